@@ -1,0 +1,5 @@
+"""``python -m josrc`` is ``josrc``."""
+
+from josrc.cli import main
+
+main()

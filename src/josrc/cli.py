@@ -1,0 +1,286 @@
+"""The command line: parse, call, print. Heavy libraries are imported by the commands that need them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from josrc import __version__
+from josrc.errors import InterruptedRunError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from josrc.runs import Run
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Train image classifiers on labels you can't trust, and learn which labels are wrong.",
+)
+bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
+app.add_typer(bench, name="bench")
+
+Data = Annotated[str, typer.Argument(help="digits-o, cifar100n-c or cifar80n-o.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Any configuration key: method.alpha=0.3."),
+]
+Noise = Annotated[
+    str | None, typer.Option(help="symmetric, asymmetric, block, superclass or none.")
+]
+Rate = Annotated[float | None, typer.Option(help="Share of wrong labels, 0 to 1.")]
+NoiseSeed = Annotated[int | None, typer.Option(help="Seed of the noise draw; 0, as published.")]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
+]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Options of josrc itself."""
+    if version:
+        typer.echo(f"josrc {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    data: Data,
+    overrides: Overrides = None,
+    noise: Noise = None,
+    rate: Rate = None,
+    noise_seed: NoiseSeed = None,
+    noise_file: Annotated[
+        Path | None, typer.Option(help="Train on these labels: npz, npy or CSV.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="See 'josrc methods'.")] = None,
+    model: Annotated[str | None, typer.Option(help="cnn7 or any timm name.")] = None,
+    pretrained: Annotated[
+        bool | None, typer.Option("--pretrained/--no-pretrained", help="Use timm's weights.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Start from these weights: safetensors or state dict.")
+    ] = None,
+    image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Phases scale with it.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, order and views.")] = None,
+    device: Device = None,
+    engine: Annotated[str | None, typer.Option(help="auto, captured or eager.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
+    data_root: DataRoot = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing run folder.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Train a classifier on noisy labels.
+
+    josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
+    """
+    from josrc.config import parse_override, parse_yaml
+    from josrc.runs import configure, start
+
+    layers = [parse_override(pair) for pair in overrides or []]
+    if config is not None:
+        if not config.is_file():
+            raise UserError(f"Configuration file {config} does not exist.")
+        layers.insert(0, parse_yaml(config.read_text(encoding="utf-8"), str(config)))
+    settings = configure(
+        data,
+        recipe=recipe,
+        layers=layers,
+        noise=noise,
+        rate=rate,
+        noise_seed=noise_seed,
+        noise_file=noise_file,
+        method=method,
+        model=model,
+        pretrained=pretrained,
+        weights=weights,
+        image_size=image_size,
+        epochs=epochs,
+        batch_size=batch_size,
+        seed=seed,
+        device=device,
+        engine=engine,
+        data_root=data_root,
+    )
+    console = _console(quiet)
+    _report(start(settings, out, overwrite=overwrite, console=console), console)
+
+
+@app.command()
+def resume(
+    run: RunArgument,
+    data_root: DataRoot = None,
+    device: Device = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Go on with an interrupted run, to the end it would have had."""
+    from josrc.runs import resume as resume_run
+
+    console = _console(quiet)
+    _report(resume_run(run, data_root=data_root, device=device, console=console), console)
+
+
+@app.command()
+def noise(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The npz file to write.")],
+    noise: Noise = None,
+    rate: Rate = None,
+    noise_seed: NoiseSeed = None,
+    data_root: DataRoot = None,
+) -> None:
+    """Write a noise file without training: arrays given, true and kind.
+
+    josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
+    """
+    from josrc.data.labels import write_noise_file
+    from josrc.data.source import load_source
+    from josrc.runs import configure
+
+    if out.suffix != ".npz":
+        raise UserError(f"A noise file ends in .npz, and {out} does not.")
+    settings = configure(
+        data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root
+    )
+    source = load_source(settings.data)
+    write_noise_file(out, source.given, source.true, source.kind)
+    typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
+
+
+@app.command()
+def methods() -> None:
+    """List the methods with their references."""
+    from rich.table import Table
+
+    from josrc.methods import get_method, method_names
+
+    table = Table("key", "method", "reference", box=None, pad_edge=False)
+    for key in method_names():
+        method = get_method(key)
+        table.add_row(key, method.title, method.reference)
+    _console().print(table)
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show this recipe.")] = None,
+) -> None:
+    """List the recipes, or show one."""
+    from josrc.config import recipe_names, recipe_text
+
+    if name is not None:
+        typer.echo(recipe_text(name), nl=False)
+        return
+    for recipe in recipe_names():
+        typer.echo(f"{recipe:20} {recipe_text(recipe).splitlines()[0].removeprefix('# ')}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path | None, typer.Option(help="Folder for the two runs.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Fewer make it shorter.")] = None,
+) -> None:
+    """Train Standard and Jo-SRC on noisy digits and compare them."""
+    from josrc.demo import run_demo
+
+    run_demo(out, epochs, _console())
+
+
+@bench.command("run")
+def bench_run(
+    suite: Annotated[str, typer.Argument(help="table1 or table2.")],
+    methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
+    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
+    minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Shorter runs, for a trial.")] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+    scratch: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs/bench"),
+) -> None:
+    """Run what is missing of a table of the paper."""
+    from josrc.bench.suite import run_suite
+
+    run_suite(
+        suite,
+        methods=methods,
+        cells=cells,
+        seeds=seeds,
+        minutes=minutes,
+        options={"epochs": epochs, "data_root": data_root, "device": device},
+        results=results,
+        scratch=scratch,
+        console=_console(),
+    )
+
+
+@bench.command("show")
+def bench_show(
+    suite: Annotated[str, typer.Argument(help="table1 or table2.")],
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+) -> None:
+    """Show a table: the paper's number, ours, and the difference."""
+    from josrc.bench.render import show
+
+    show(suite, results, _console())
+
+
+@bench.command("render")
+def bench_render(
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("RESULTS.md"),
+) -> None:
+    """Write RESULTS.md from the results alone."""
+    from josrc.bench.render import render
+
+    out.write_text(render(results), encoding="utf-8")
+    typer.echo(f"Wrote {out}.")
+
+
+def _console(quiet: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(quiet=quiet)
+
+
+def _report(run: Run, console: Console) -> None:
+    summary = run.summary
+    console.print(
+        f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last 10 epochs), "
+        f"best {summary['best']:.2f} % in epoch {summary['best_epoch']}, "
+        f"{summary['seconds_total']:.0f} s.\nRun folder: {run.path}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point: a user's mistake is a message and exit code 2, never a traceback."""
+    try:
+        app(arguments)
+    except UserError as error:
+        _leave(f"josrc: {error}", 2)
+    except InterruptedRunError as stop:
+        _leave(str(stop), 128 + stop.signal_number)
+    except KeyboardInterrupt:
+        _leave("Stopped.", 128 + signal.SIGINT)
+
+
+def _leave(message: str, code: int) -> None:
+    typer.echo(message, err=True)
+    sys.exit(code)

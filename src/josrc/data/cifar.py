@@ -1,0 +1,90 @@
+"""CIFAR-100 as the paper uses it: CIFAR100N-C (closed set) and CIFAR80N-O (open set)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from josrc.data.source import Source
+from josrc.errors import UserError
+
+CLASSES = 100
+OPEN_FROM = 80  # CIFAR80N-O: classes 80 to 99 are out of distribution
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # published code
+
+# Superclass of every fine class in id order; torchvision does not hand these out.
+SUPERCLASS = [
+    4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11,
+    6, 11, 5, 10, 7, 6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5,
+    5, 19, 8, 8, 15, 13, 14, 17, 18, 10, 16, 4, 17, 4, 2, 0, 17, 4, 18, 17,
+    10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16, 12, 9, 13, 15, 13,
+    16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13,
+]  # fmt: skip
+
+
+def load_closed(root: Path | None) -> Source:
+    """CIFAR100N-C: all 100 classes are classes of the task."""
+    return _load("cifar100n-c", root, CLASSES)
+
+
+def load_open(root: Path | None) -> Source:
+    """CIFAR80N-O: all 50,000 training images, of which the last 20 classes' are foreign."""
+    return _load("cifar80n-o", root, OPEN_FROM)
+
+
+def _load(name: str, root: Path | None, closed: int) -> Source:
+    train, test = _read(root, train=True), _read(root, train=False)
+    test_labels = np.array(test.targets, dtype=np.int64)
+    known = test_labels < closed
+    true = np.array(train.targets, dtype=np.int64)
+    return Source(
+        name=name,
+        images=train.data,
+        true=true,
+        given=true,
+        class_names=list(train.classes),
+        closed=closed,
+        test_images=test.data[known],
+        test_labels=test_labels[known],
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        superclass=SUPERCLASS,
+    )
+
+
+def default_root() -> Path:
+    """Where downloads go: ``$JOSRC_DATA``, or ``josrc`` in the user's cache folder."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("JOSRC_DATA") or cache / "josrc")
+
+
+def _read(root: Path | None, train: bool) -> Any:
+    """torchvision's CIFAR-100; it checks the published md5 before it unpickles anything."""
+    from torchvision.datasets import CIFAR100
+
+    folder = default_root() if root is None else root
+    if folder.name == CIFAR100.base_folder and folder.is_dir():
+        folder = folder.parent
+    try:
+        return CIFAR100(str(folder), train=train, download=root is None)
+    except (OSError, RuntimeError) as error:
+        raise UserError(_advice(folder, CIFAR100, root is None, error)) from None
+
+
+def _advice(folder: Path, dataset: Any, downloading: bool, error: Exception) -> str:
+    """What is wrong with the files, and what to put where."""
+    base = folder / dataset.base_folder
+    names = [name for name, _ in (*dataset.train_list, *dataset.test_list)] + ["meta"]
+    missing = [name for name in names if not (base / name).is_file()]
+    found = f"missing: {', '.join(missing)}" if missing else "its md5 sums are not the published ones"
+    lines = [f"CIFAR-100 was not found in {base} ({found})."]
+    if downloading:
+        lines.append(f"The download failed: {error}")
+    lines.append(
+        f"Unpack cifar-100-python.tar.gz (the Python version of CIFAR-100) so that {base} holds "
+        f"{', '.join(names)}, and pass --data-root {folder}."
+    )
+    if not downloading:
+        lines.append("Without --data-root josrc downloads it, where there is a network.")
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""Where the pixels live during training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from josrc.data.source import Source
+from josrc.data.views import Normalise, WeakView
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a training step gets.
+
+    Attributes:
+        index: which samples these are, ``(batch,)``.
+        images: their views, the first view of all samples first,
+            ``(views * batch, channels, height, width)``.
+        label: their given labels, ``(batch,)``.
+    """
+
+    index: Tensor
+    images: Tensor
+    label: Tensor
+
+
+class ResidentLoader:
+    """All images as one uint8 tensor on the device; a batch is one gather, without the host.
+
+    An epoch is a plan: an order of the samples and the random numbers of their views. The plan is
+    a function of seed and epoch alone, drawn on the CPU: every device sees the same views, and a
+    resumed run needs no generator state to go on exactly where it stopped. ``cursor`` is the place
+    in the plan, kept on the device so that a captured step finds its next batch by itself.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        view: WeakView,
+        views: int,
+        batch_size: int,
+        normalise: Normalise,
+        device: torch.device,
+    ) -> None:
+        tiles = torch.from_numpy(source.images).to(device)
+        # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
+        self.tiles = F.pad(tiles, (0, 0, view.pad, view.pad, view.pad, view.pad))
+        self.label = torch.from_numpy(source.given).to(device)
+        self.view, self.views, self.batch_size = view, views, batch_size
+        self.normalise = normalise
+        self.order = torch.zeros(len(source), dtype=torch.long, device=device)
+        self.draws = torch.zeros(views, len(source), view.draws, device=device)
+        self.cursor = torch.zeros((), dtype=torch.long, device=device)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
+        """Draw the plan of an epoch and go to a place in it."""
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        self.order.copy_(torch.randperm(len(self), generator=generator))
+        self.draws.copy_(torch.rand(self.draws.shape, generator=generator))
+        self.cursor.fill_(position)
+
+    def sizes(self, position: int = 0) -> list[int]:
+        """Batch sizes from a place in the plan to its end; the last may be smaller.
+
+        A single left-over sample joins the batch before it: batch statistics need two.
+        """
+        left, sizes = len(self) - position, []
+        while left > 0:
+            size = left if left <= self.batch_size + 1 else self.batch_size
+            sizes.append(size)
+            left -= size
+        return sizes
+
+    def fetch(self, size: int) -> Batch:
+        """The next ``size`` samples of the plan, as tensor code."""
+        place = self.cursor + torch.arange(size, device=self.order.device)
+        index = self.order[place]
+        draws = self.draws[:, place].flatten(0, 1)
+        pixels = self.view(self.tiles, index.repeat(self.views), draws)
+        return Batch(index, self.normalise(pixels), self.label[index])

@@ -1,0 +1,115 @@
+"""What the data is: images, given labels, and the truth where it is known."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc.config import DataConfig
+from josrc.data.labels import read_label_file
+from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
+from josrc.errors import UserError
+
+__all__ = ["OOD", "Source", "load_source"]
+
+Pixels = NDArray[np.uint8]
+Triple = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """``N`` training samples with their given labels, and a clean test set.
+
+    Attributes:
+        name: the data set's name.
+        images: training images, ``(N, height, width, channels)``.
+        true: original class of every training sample, open classes included, ``(N,)``.
+        given: label every training sample carries, ``(N,)``; equals ``true`` before noise is added.
+        class_names: names of all classes, the open ones last.
+        closed: number of classes of the task.
+        test_images: test images of the closed classes.
+        test_labels: their true classes.
+        mean: channel means for normalisation, in [0, 1].
+        std: channel standard deviations.
+        superclass: superclass of every class, where the data has any.
+    """
+
+    name: str
+    images: Pixels
+    true: Labels
+    given: Labels
+    class_names: list[str]
+    closed: int
+    test_images: Pixels
+    test_labels: Labels
+    mean: Triple
+    std: Triple
+    superclass: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @cached_property
+    def kind(self) -> NDArray[np.int8]:
+        """0 clean, 1 in-distribution with a wrong label, 2 out of distribution, ``(N,)``."""
+        return kind_of(self.given, self.true, self.closed)
+
+    @property
+    def closed_names(self) -> list[str]:
+        """Names of the classes of the task."""
+        return self.class_names[: self.closed]
+
+    def noise_summary(self) -> str:
+        """One line: how many labels are right, wrong, and of no class."""
+        clean, noisy, ood = (int(np.sum(self.kind == k)) for k in (0, 1, 2))
+        return f"{clean:,} correct labels, {noisy:,} wrong, {ood:,} out of distribution"
+
+
+def _loaders() -> dict[str, Callable[[Path | None], Source]]:
+    from josrc.data import cifar, digits
+
+    return {
+        "digits-o": digits.load,
+        "cifar100n-c": cifar.load_closed,
+        "cifar80n-o": cifar.load_open,
+    }
+
+
+DATA_NAMES = ("digits-o", "cifar100n-c", "cifar80n-o")
+
+
+def check_name(name: str) -> None:
+    """Raise a helpful error unless ``name`` is a data set josrc knows."""
+    if name in DATA_NAMES:
+        return
+    if Path(name).exists():
+        raise UserError(
+            f"{name} is a path. This version of josrc trains on the data sets it knows by name: "
+            f"{', '.join(DATA_NAMES)}."
+        )
+    near = difflib.get_close_matches(name, DATA_NAMES, n=1, cutoff=0.4)
+    hint = f" Did you mean '{near[0]}'?" if near else f" Known: {', '.join(DATA_NAMES)}."
+    raise UserError(f"Unknown data set '{name}'.{hint}")
+
+
+def load_source(config: DataConfig) -> Source:
+    """The data set of a configuration, with its label noise."""
+    check_name(config.name)
+    source = _loaders()[config.name](config.root)
+    return with_noise(source, config)
+
+
+def with_noise(source: Source, config: DataConfig) -> Source:
+    """``source`` with labels from the noise file, or drawn as the configuration says."""
+    if config.noise_file is not None:
+        given = read_label_file(config.noise_file, source.true, source.closed_names)
+    else:
+        matrix = transition_matrix(
+            config.noise, config.rate, len(source.class_names), source.closed, source.superclass
+        )
+        given = draw_labels(source.true, matrix, config.noise_seed)
+    return replace(source, given=given)

@@ -1,0 +1,91 @@
+"""How training steps are carried out: eagerly, or compiled and replayed as one CUDA graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from josrc.engine.program import Program
+from josrc.errors import UserError
+
+
+class Stepper(Protocol):
+    """Carries out training steps of a program."""
+
+    def __call__(self, size: int) -> None:
+        """Train on the next ``size`` samples."""
+
+
+class EagerStepper:
+    """One kernel after the other, as PyTorch runs them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __call__(self, size: int) -> None:
+        """Train on the next ``size`` samples."""
+        self.program.train_step(size)
+
+
+class CapturedStepper:
+    """Forward and backward compiled, the whole step replayed as a CUDA graph.
+
+    A graph is captured per batch size and momentum: Adam bakes its beta1 into the kernels, while
+    everything else that changes between epochs is read from tensors. The first steps of each size
+    run without a graph, and train like any other: they let the libraries allocate what they need.
+    The last, smaller batch is captured without compilation, which would cost more than it saves.
+    """
+
+    WARM_UP = 3
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.compiled: Callable[[int], Tensor] = torch.compile(
+            program.forward, fullgraph=True, dynamic=False
+        )
+        self.graphs: dict[tuple[int, float], torch.cuda.CUDAGraph] = {}
+        self.calls: Counter[int] = Counter()
+        self.stream = torch.cuda.Stream(program.device)
+
+    def __call__(self, size: int) -> None:
+        """Train on the next ``size`` samples."""
+        key = (size, self.program.momentum)
+        if key not in self.graphs and self.calls[size] < self.WARM_UP:
+            self.calls[size] += 1
+            self._run_on_side_stream(size)
+            return
+        if key not in self.graphs:
+            self.graphs[key] = self._capture(size)
+        self.graphs[key].replay()
+
+    def _forward(self, size: int) -> Tensor:
+        compiled = size == self.program.loader.batch_size
+        return self.compiled(size) if compiled else self.program.forward(size)
+
+    def _run_on_side_stream(self, size: int) -> None:
+        current = torch.cuda.current_stream(self.program.device)
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            self.program.train_step(size, self._forward)
+        current.wait_stream(self.stream)
+
+    def _capture(self, size: int) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            self.program.train_step(size, self._forward)
+        return graph
+
+
+def create_stepper(program: Program, engine: str) -> tuple[Stepper, str]:
+    """The stepper for an ``engine`` of auto, captured or eager, and one line that says which."""
+    on_gpu = program.device.type == "cuda"
+    if engine == "captured" and not on_gpu:
+        raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
+    if engine == "eager" or not on_gpu:
+        return EagerStepper(program), "eager"
+    torch.backends.cudnn.benchmark = True
+    return CapturedStepper(program), "compiled and captured as a CUDA graph"

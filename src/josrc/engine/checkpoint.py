@@ -1,0 +1,45 @@
+"""Checkpoints: one safetensors file that is always whole, with its story as JSON inside."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from josrc.errors import UserError
+
+STORY = "josrc"
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], story: dict[str, Any]) -> None:
+    """Write tensors and a JSON story to ``path``: the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and story of a checkpoint."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            story = json.loads((file.metadata() or {}).get(STORY, "{}"))
+            return {key: file.get_tensor(key) for key in file.keys()}, story  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"Checkpoint {path} can't be read: {error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

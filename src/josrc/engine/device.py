@@ -1,0 +1,47 @@
+"""Which device a run uses, and what to call it."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+from pathlib import Path
+
+import torch
+
+from josrc.errors import UserError
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name; ``auto`` is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"Unknown device '{name}'. Use auto, cpu, cuda or cuda:1.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"josrc trains on cpu and cuda devices, not on '{name}'.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs.")
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """Name of the GPU or of the processor."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """Most memory this process has held: on the GPU, or in all for a CPU run."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    unit = 1 if sys.platform == "darwin" else 1024  # kilobytes everywhere but on macOS
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

@@ -1,0 +1,112 @@
+"""What a run tells while it goes on, and who listens."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from josrc.engine.metrics import Row
+
+
+class Listener:
+    """Hears what a run does; every method may be left as it is."""
+
+    def started(self, epochs: int, done: int) -> None:
+        """Training begins, with some epochs already done if it resumes."""
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Some samples of a zero-based epoch are done."""
+
+    def epoch_ended(self, row: Row) -> None:
+        """An epoch is over; ``row`` is its line of ``metrics.csv``."""
+
+    def ended(self, summary: dict[str, Any] | None) -> None:
+        """Training is over; no summary if it did not finish."""
+
+
+def describe_row(row: Row) -> str:
+    """An epoch in a few words."""
+    parts = [f"loss {row['loss']:.3f}", f"test {row['test_accuracy']:.2f} %"]
+    if row.get("n_clean") is not None:
+        for name in ("clean", "id", "ood"):
+            precision = row.get(f"{name}_precision")
+            shown = f" ({precision:.0f} %)" if precision is not None else ""
+            parts.append(f"{name} {row[f'n_{name}']:,}{shown}")
+    return "  ".join(parts)
+
+
+class LiveProgress(Listener):
+    """A bar over the epochs, for a terminal."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=console,
+        )
+        self.task = self.progress.add_task(title, epoch=0, epochs=0, text="", total=None)
+
+    def started(self, epochs: int, done: int) -> None:
+        """Show the bar."""
+        self.progress.update(self.task, total=epochs, completed=done, epoch=done, epochs=epochs)
+        self.progress.start()
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Move the bar inside an epoch."""
+        self.progress.update(self.task, completed=epoch + position / samples)
+
+    def epoch_ended(self, row: Row) -> None:
+        """Move the bar and show the epoch's numbers."""
+        self.progress.update(
+            self.task, completed=row["epoch"], epoch=row["epoch"], text=describe_row(row)
+        )
+
+    def ended(self, summary: dict[str, Any] | None) -> None:
+        """Leave the finished bar on the screen."""
+        self.progress.stop()
+
+
+class PlainProgress(Listener):
+    """A line an epoch, for logs and pipes; a sign of life in between when epochs are long."""
+
+    QUIET_SECONDS = 30
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+        self.epochs = self.begun_at = 0
+        self.begun = self.spoken = time.monotonic()
+
+    def started(self, epochs: int, done: int) -> None:
+        """Remember when and where the run began."""
+        self.epochs, self.begun_at = epochs, done
+        self.begun = self.spoken = time.monotonic()
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Say how far a long epoch is."""
+        if time.monotonic() - self.spoken > self.QUIET_SECONDS:
+            self._say(f"epoch {epoch + 1}/{self.epochs}  {position:,} of {samples:,} samples")
+
+    def epoch_ended(self, row: Row) -> None:
+        """One line."""
+        epoch = int(row["epoch"] or 0)
+        pace = (time.monotonic() - self.begun) / max(1, epoch - self.begun_at)
+        left = pace * (self.epochs - epoch)
+        rest = f"  {row['seconds']:.1f} s, {left / 60:.0f} min left" if left > 90 else ""
+        self._say(f"epoch {epoch}/{self.epochs}  {describe_row(row)}{rest}")
+
+    def _say(self, text: str) -> None:
+        self.spoken = time.monotonic()
+        self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True)
+
+
+def create_progress(console: Console, title: str) -> Listener:
+    """A live bar on a terminal, plain lines elsewhere."""
+    return (LiveProgress if console.is_terminal else PlainProgress)(console, title)

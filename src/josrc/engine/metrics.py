@@ -1,0 +1,75 @@
+"""The numbers of an epoch, from the ledger and the truth."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from josrc.data.source import Source
+from josrc.selection import CLEAN, ID, OOD
+
+Row = dict[str, float | int | None]
+
+# Columns of metrics.csv. Accuracies and precisions are percentages.
+COLUMNS = (
+    "epoch", "lr", "threshold", "loss", "test_accuracy", "n_clean", "n_id", "n_ood",
+    "clean_precision", "id_precision", "ood_precision", "fit_clean", "fit_id", "fit_ood",
+    "recover_id", "seconds", "teacher_accuracy", "agreement",
+)  # fmt: skip
+
+GROUPS = {"clean": CLEAN, "id": ID, "ood": OOD}
+
+
+class Truth:
+    """Given and true labels on the device, to score what the ledger says."""
+
+    def __init__(self, source: Source, device: torch.device) -> None:
+        self.given = torch.from_numpy(source.given).to(device)
+        self.true = torch.from_numpy(source.true).to(device)
+        self.kind = torch.from_numpy(source.kind).to(device)
+
+    def metrics(self, prediction: Tensor, group: Tensor | None) -> Row:
+        """Sizes and precisions of the selection, and how the given labels are fitted.
+
+        Args:
+            prediction: each sample's last predicted class, ``(N,)``.
+            group: each sample's group, or none for a method that selects nothing.
+        """
+        counts: dict[str, Tensor] = {}
+        for name, number in GROUPS.items():
+            really = self.kind == number
+            fits = (prediction == self.given) & really
+            counts |= {f"really_{name}": really.sum(), f"fit_{name}": fits.sum()}
+            if group is not None:
+                chosen = group == number
+                counts[f"n_{name}"] = chosen.sum()
+                counts[f"{name}_precision"] = (chosen & really).sum()
+        noisy = self.kind == ID
+        counts["recover_id"] = ((prediction == self.true) & noisy).sum()
+        # One transfer for all of them: the host waits for the device once an epoch.
+        values = dict(zip(counts, torch.stack(list(counts.values())).tolist(), strict=True))
+        row: Row = {"recover_id": share(values["recover_id"], values["really_id"])}
+        for name in GROUPS:
+            row[f"fit_{name}"] = share(values[f"fit_{name}"], values[f"really_{name}"])
+            if group is not None:
+                row[f"n_{name}"] = values[f"n_{name}"]
+                row[f"{name}_precision"] = share(values[f"{name}_precision"], values[f"n_{name}"])
+        return row
+
+
+def share(part: float, whole: float) -> float | None:
+    """Percentage, or nothing where there is nothing to take a share of."""
+    return 100 * part / whole if whole else None
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, images: list[Tensor], labels: Tensor) -> Tensor:
+    """Percentage of right top-1 predictions, as a tensor on the device.
+
+    Args:
+        network: in evaluation mode.
+        images: normalised test images in chunks.
+        labels: their classes, ``(N,)``.
+    """
+    predictions = torch.cat([network(chunk).argmax(dim=1) for chunk in images])
+    return 100 * (predictions == labels).float().mean()

@@ -1,0 +1,237 @@
+"""A program: networks, optimizer, ledger and data on one device, and the training step over them.
+
+All of its state is named tensors that are changed in place, never replaced. That is what lets a
+captured step survive a new epoch, a resumed run and, in a benchmark, the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from josrc.config import OptimizerConfig, RunConfig
+from josrc.data.loaders import ResidentLoader
+from josrc.data.source import Source
+from josrc.data.views import Normalise, WeakView
+from josrc.engine.ledger import Ledger
+from josrc.engine.metrics import Row, Truth, accuracy
+from josrc.methods import Method, get_method
+from josrc.models import create_model
+
+ADAM_BETA2 = 0.999
+EVALUATION_BATCH = 2000
+
+
+class Program:
+    """Everything a run holds on its device.
+
+    Attributes:
+        method: the networks and what a step computes.
+        optimizer: over the method's trained parameters.
+        ledger: what is known of every sample.
+        loader: the training data.
+        scalars: the schedule's values for this epoch, as tensors the step reads.
+        loss_sum: sum of the losses of this epoch's samples.
+    """
+
+    def __init__(self, config: RunConfig, source: Source, device: torch.device) -> None:
+        self.device = device
+        self.bfloat16 = config.precision == "bfloat16" or (
+            config.precision == "auto" and device.type == "cuda"
+        )
+        self.method = create_method(config, source).to(device, memory_format=torch.channels_last)
+        trained = [p for p in self.method.parameters() if p.requires_grad]
+        self.optimizer = create_optimizer(trained, config.optimizer, device)
+        self.ledger = Ledger(len(source), device)
+        height, width = source.images.shape[1:3]
+        self.loader = ResidentLoader(
+            source,
+            WeakView(config.views.pad, config.views.flip, (height, width)),
+            self.method.views,
+            config.batch_size,
+            Normalise(source, config.model.image_size, device),
+            device,
+        )
+        self.test_pixels = torch.from_numpy(source.test_images).to(device).permute(0, 3, 1, 2)
+        self.test_labels = torch.from_numpy(source.test_labels).to(device)
+        self.truth = Truth(source, device)
+        self.loss_sum = torch.zeros((), device=device)
+        self.scalars = {
+            name: torch.tensor(value, device=device)
+            for name, value in self.method.schedule(0, config.epochs).items()
+        }
+
+    # --- an epoch --------------------------------------------------------------------------------
+
+    def begin_epoch(self, config: RunConfig, epoch: int, position: int = 0) -> Row:
+        """Set schedule, optimizer and data for an epoch; returns what was set."""
+        schedule = self.method.schedule(epoch, config.epochs)
+        for name, value in schedule.items():
+            self.scalars[name].fill_(value)
+        lr, self.momentum = config.optimizer.at(epoch, config.epochs)
+        set_optimizer(self.optimizer, lr, self.momentum)
+        self.loader.begin_epoch(config.seed, epoch, position)
+        if position == 0:
+            self.loss_sum.zero_()
+        self.method.train()
+        return {"epoch": epoch + 1, "lr": lr, "threshold": schedule.get("threshold")}
+
+    def forward(self, size: int) -> Tensor:
+        """Views, loss and ledger of the next ``size`` samples: the part that can be compiled."""
+        batch = self.loader.fetch(size)
+        with self._autocast():
+            found = self.method.step(batch, self.scalars)
+        self.ledger.record(batch.index, found)
+        self.loss_sum += found.loss.detach() * size
+        self.loader.cursor += size
+        return found.loss
+
+    def train_step(self, size: int, forward: Callable[[int], Tensor] | None = None) -> None:
+        """One whole training step."""
+        loss = (forward or self.forward)(size)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.method.after_update()
+
+    def end_epoch(self) -> Row:
+        """The epoch's loss, selection and accuracies."""
+        group = self.ledger.fields["group"] if self.method.selects else None
+        row = self.truth.metrics(self.ledger.fields["prediction"], group)
+        row["loss"] = self.loss_sum.item() / len(self.loader)
+        self.method.eval()
+        for name, network in self.method.evaluated().items():
+            row[name] = self._test(network).item()
+        self.method.train()
+        return row
+
+    def _test(self, network: nn.Module) -> Tensor:
+        chunks = [self.loader.normalise(c) for c in self.test_pixels.split(EVALUATION_BATCH)]
+        with self._autocast():
+            return accuracy(network, chunks, self.test_labels)
+
+    def _autocast(self) -> torch.autocast:
+        # Without the cache: a cached copy of a weight must not outlive the step that captured it.
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.bfloat16, cache_enabled=False
+        )
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All state by name: networks, optimizer, ledger, running loss."""
+        state = {f"method.{key}": value for key, value in self.method.state_dict().items()}
+        for place, parameter in enumerate(_parameters(self.optimizer)):
+            for key, value in self.optimizer.state[parameter].items():
+                state[f"optimizer.{place}.{key}"] = value
+        state |= {f"ledger.{key}": value for key, value in self.ledger.fields.items()}
+        state["loss_sum"] = self.loss_sum
+        return state
+
+    @torch.no_grad()
+    def load(self, values: dict[str, Tensor]) -> None:
+        """Copy state into place; names and shapes must be this program's."""
+        own = self.tensors()
+        if own.keys() != values.keys():
+            odd = sorted(own.keys() ^ values.keys())
+            raise ValueError(f"the state does not belong to this run: {odd[0]}")
+        for key, value in own.items():
+            value.copy_(values[key])
+
+    @torch.no_grad()
+    def restart(self, config: RunConfig, source: Source) -> None:
+        """Begin a new run in place: new seed and labels, the same compiled and captured code."""
+        fresh = create_method(config, source).state_dict()
+        state = {key: torch.zeros_like(value) for key, value in self.tensors().items()}
+        state |= {f"method.{key}": value for key, value in fresh.items()}
+        unwritten = Ledger(len(source), self.device).fields
+        state |= {f"ledger.{key}": value for key, value in unwritten.items()}
+        self.load(state)
+        self.loader.label.copy_(torch.from_numpy(source.given))
+        self.truth = Truth(source, self.device)
+
+
+def create_method(config: RunConfig, source: Source) -> Method:
+    """The method with freshly drawn networks, on the CPU: the same weights for every device."""
+    torch.manual_seed(config.seed)
+    size = config.model.image_size
+    image_size = (size, size) if size else source.images.shape[1:3]
+
+    def create_network() -> nn.Module:
+        return create_model(
+            config.model.name,
+            source.closed,
+            in_channels=source.images.shape[3],
+            image_size=image_size,
+            head=config.model.head,
+            pretrained=config.model.pretrained,
+            weights=config.model.weights,
+        )
+
+    return get_method(config.method.name)(config.method, create_network)
+
+
+def create_optimizer(
+    parameters: list[nn.Parameter], config: OptimizerConfig, device: torch.device
+) -> torch.optim.Optimizer:
+    """The optimizer, its state already there so that it can be captured, saved and loaded."""
+    on_gpu = device.type == "cuda"
+    lr = torch.tensor(config.lr, device=device) if on_gpu else config.lr
+    optimizer: torch.optim.Optimizer
+    if config.name == "adam":
+        optimizer = torch.optim.Adam(
+            parameters,
+            lr=lr,
+            betas=(config.momentum, ADAM_BETA2),
+            weight_decay=config.weight_decay,
+            fused=on_gpu,
+            capturable=on_gpu,
+        )
+    else:
+        optimizer = torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            nesterov=config.nesterov,
+            fused=on_gpu,
+        )
+    _create_state(optimizer)
+    return optimizer
+
+
+def _create_state(optimizer: torch.optim.Optimizer) -> None:
+    """Make torch create the lazily made state by a step that moves nothing, then clear it."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * 0
+    for parameter in _parameters(optimizer):
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    for values in optimizer.state.values():
+        for value in values.values():
+            if isinstance(value, Tensor):
+                value.zero_()
+
+
+def set_optimizer(optimizer: torch.optim.Optimizer, lr: float, momentum: float) -> None:
+    """Set learning rate and momentum; on the GPU the rate is a tensor that keeps its place."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+        if "betas" in group:
+            group["betas"] = (momentum, ADAM_BETA2)
+        else:
+            group["momentum"] = momentum
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]

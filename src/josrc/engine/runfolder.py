@@ -1,0 +1,171 @@
+"""The run folder: what a run leaves on disk, and who may write there."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import importlib.metadata
+import json
+import platform
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from josrc import __version__
+from josrc.config import RunConfig, load_run_config
+from josrc.data.labels import write_noise_file
+from josrc.data.source import Source
+from josrc.engine.checkpoint import write_text
+from josrc.engine.device import device_name
+from josrc.engine.metrics import COLUMNS, Row
+from josrc.errors import UserError
+
+PACKAGES = ("torch", "torchvision", "timm", "numpy", "safetensors", "pydantic", "scikit-learn")
+
+
+class RunFolder:
+    """Paths and files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.noise = path / "noise.npz"
+        self.metrics = path / "metrics.csv"
+        self.summary = path / "summary.json"
+        self.checkpoint = path / "checkpoint" / "state.safetensors"
+        self.last = path / "weights" / "last.safetensors"
+        self.best = path / "weights" / "best.safetensors"
+        self.plots = path / "plots"
+        self._lock: IO[str] | None = None
+
+    def create(self, config: RunConfig, source: Source, device: torch.device) -> None:
+        """Write what is known before training: configuration, environment, labels."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        write_text(self.config, config.to_yaml())
+        write_text(self.path / "environment.json", json.dumps(environment(device), indent=2) + "\n")
+        write_noise_file(self.noise, source.given, source.true, source.kind)
+
+    def lock(self) -> None:
+        """Make sure that no other process writes here; the lock ends with this process."""
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{self.path} is in use by another josrc process.") from None
+
+    def unlock(self) -> None:
+        """Let others write here."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def read_config(self) -> RunConfig:
+        """The run's resolved configuration."""
+        return load_run_config(self.config)
+
+    def write_metrics(self, rows: Sequence[Row]) -> None:
+        """Write the whole table; used when a run begins or resumes."""
+        with self.metrics.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            writer.writerows(_cells(row) for row in rows)
+
+    def append_metrics(self, row: Row) -> None:
+        """Add the row of one epoch."""
+        with self.metrics.open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(_cells(row))
+
+    def read_metrics(self) -> list[Row]:
+        """The table so far; empty cells are none."""
+        with self.metrics.open(newline="", encoding="utf-8") as file:
+            return [
+                {key: float(cell) if cell else None for key, cell in row.items()}
+                for row in csv.DictReader(file)
+            ]
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write ``summary.json``: its presence says that the run has ended."""
+        write_text(self.summary, json.dumps(summary, indent=2) + "\n")
+
+    def read_summary(self) -> dict[str, Any]:
+        """The summary of a finished run."""
+        summary: dict[str, Any] = json.loads(self.summary.read_text(encoding="utf-8"))
+        return summary
+
+
+def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
+    """A folder for a new run; an existing one is never overwritten silently."""
+    if out is None:
+        return RunFolder(free_name(Path("runs") / run_name(config)))
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; --out names a folder.")
+    if out.is_dir() and any(out.iterdir()):
+        is_run = (out / "config.yaml").is_file()
+        if not overwrite:
+            resume = f" Go on with it: josrc resume {shlex.quote(str(out))}." if is_run else ""
+            again = " Replace it: --overwrite." if is_run else ""
+            raise UserError(f"{out} exists and is not empty.{resume}{again} Or name another --out.")
+        if not is_run:
+            raise UserError(f"{out} is not a josrc run folder, so --overwrite leaves it alone.")
+        folder = RunFolder(out)
+        folder.lock()
+        folder.unlock()
+        shutil.rmtree(out)
+    return RunFolder(out)
+
+
+def run_name(config: RunConfig) -> str:
+    """``cifar80n-o-symmetric-0.2-josrc-seed0``."""
+    data = config.data
+    noise = data.noise_file.stem if data.noise_file else f"{data.noise}-{data.rate:g}"
+    return f"{data.name}-{noise}-{config.method.name}-seed{config.seed}"
+
+
+def free_name(path: Path) -> Path:
+    """``path``, or ``path-2``, ``path-3`` ... if it is taken."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
+def versions() -> dict[str, str]:
+    """Versions of josrc, Python and the libraries that decide results."""
+    found = {"josrc": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Where a run ran."""
+    return {
+        "command": shlex.join(sys.argv),
+        "platform": platform.platform(),
+        "device": device_name(device),
+        "cuda": torch.version.cuda if device.type == "cuda" else None,
+        "cudnn": torch.backends.cudnn.version() if device.type == "cuda" else None,
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+
+
+def _cells(row: Row) -> list[str]:
+    return [_cell(row.get(column)) for column in COLUMNS]
+
+
+def _cell(value: float | int | None) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -1,0 +1,89 @@
+"""Losses and divergences: pure functions, one value a sample, no reduction, float32 inside.
+
+Equation numbers are those of the Jo-SRC paper.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Below this probability a logarithm is held fast: log2 of it is about -23 bits.
+PROBABILITY_FLOOR = 1e-7
+
+
+def precise(values: Tensor) -> Tensor:
+    """``values`` in float32, or in float64 if they came so."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def smooth_labels(label: Tensor, classes: int, epsilon: float) -> Tensor:
+    """Label smoothing, Eq. 5: ``1 - epsilon`` on the label, the rest shared by the others.
+
+    Args:
+        label: class ids, ``(batch,)``.
+        classes: number of classes.
+        epsilon: probability taken from the label.
+
+    Returns:
+        Distributions ``(batch, classes)``.
+    """
+    hot = F.one_hot(label, classes).float()
+    return hot * (1 - epsilon) + (1 - hot) * (epsilon / (classes - 1))
+
+
+def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy in nats against a distribution, Eq. 1 and the two terms of Eq. 11.
+
+    Args:
+        logits: ``(batch, classes)``.
+        target: distributions ``(batch, classes)``.
+
+    Returns:
+        ``(batch,)``.
+    """
+    return -(target * F.log_softmax(precise(logits), dim=1)).sum(dim=1)
+
+
+def log_probabilities(logits: Tensor, floor: float | None = PROBABILITY_FLOOR) -> Tensor:
+    """Logarithms of the softmax, ``(batch, classes)``.
+
+    With a floor they are never below ``log(floor)``, so that no divergence of two of them can
+    overflow. Without one the logarithm of the softmax is taken as the equations are written, and
+    is ``-inf`` where a probability underflows.
+    """
+    if floor is None:
+        return torch.softmax(precise(logits), dim=1).log()
+    return F.log_softmax(precise(logits), dim=1).clamp(min=math.log(floor))
+
+
+def symmetric_divergence(log_p: Tensor, log_q: Tensor, base: float = 2.0) -> Tensor:
+    """``KL(p || q) + KL(q || p)``, the bracket of Eq. 9.
+
+    Args:
+        log_p: natural logarithms of probabilities, ``(batch, classes)``.
+        log_q: likewise.
+        base: of the result's logarithm; 2 gives bits.
+
+    Returns:
+        ``(batch,)``, never negative.
+    """
+    # KL(p||q) + KL(q||p) = sum (p - q)(log p - log q): one pass, and no difference of large sums.
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1) / math.log(base)
+
+
+def js_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """Jensen-Shannon divergence in bits, Eq. 2: 0 for equal, 1 for disjoint distributions.
+
+    Args:
+        p: probabilities ``(batch, classes)``.
+        q: likewise.
+
+    Returns:
+        ``(batch,)`` in [0, 1].
+    """
+    p, q = precise(p), precise(q)
+    middle = (p + q) / 2
+    terms = torch.xlogy(p, p) + torch.xlogy(q, q) - 2 * torch.xlogy(middle, middle)
+    return (terms.sum(dim=1) / (2 * math.log(2))).clamp(0, 1)

@@ -1,0 +1,37 @@
+"""Training methods, one file each. A file that registers a class here is all a method needs."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+
+from josrc.errors import UserError
+from josrc.methods.base import Method, StepResult
+
+__all__ = ["Method", "StepResult", "get_method", "method_names"]
+
+_PLUMBING = {"base"}
+
+
+def method_names() -> list[str]:
+    """Keys of all methods: the file ``coteaching_plus.py`` is the method ``coteaching-plus``."""
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name.replace("_", "-") for name in modules if name not in _PLUMBING)
+
+
+def get_method(key: str) -> type[Method]:
+    """The method class of a key."""
+    if key not in method_names():
+        near = difflib.get_close_matches(key, method_names(), n=1, cutoff=0.5)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(method_names())}."
+        raise UserError(f"Unknown method '{key}'. {hint}")
+    module = importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Method) and value.__module__ == module.__name__
+    ]
+    if len(classes) != 1:
+        raise TypeError(f"{module.__file__} must define exactly one Method, not {len(classes)}")
+    return classes[0]

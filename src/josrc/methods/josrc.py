@@ -1,0 +1,199 @@
+"""Jo-SRC: joint sample selection and model regularisation based on consistency.
+
+Yao, Sun, Zhang, Shen, Wu, Zhang and Tang, CVPR 2021. Equation and algorithm numbers are the paper's.
+Where paper and published code differ, the default is what reproduces the published numbers, and
+the other is a setting.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from josrc.config import MethodSettings, phase
+from josrc.data.loaders import Batch
+from josrc.losses import (
+    PROBABILITY_FLOOR,
+    log_probabilities,
+    smooth_labels,
+    soft_cross_entropy,
+    symmetric_divergence,
+)
+from josrc.methods.base import Method, Scalars, StepResult, describe
+from josrc.selection import (
+    CLEAN,
+    ID,
+    OOD,
+    clean_likelihood,
+    divide,
+    ood_likelihood,
+    threshold_schedule,
+)
+
+
+class JoSRCSettings(MethodSettings):
+    """Settings of Jo-SRC; "paper" and "code" name the source of a default."""
+
+    name: str = "josrc"
+    # Table 6: train on clean samples (c), on ID ones too (ci), on all (cio), with consistency (full).
+    variant: Literal["c", "ci", "cio", "full"] = "full"
+    # paper: 0.6
+    smoothing: float = Field(0.6, ge=0, lt=1, description="epsilon of Eq. 5")
+    # code: 0.75 for CIFAR (0.9 for Clothing1M); the paper gives no value.
+    threshold: float = Field(0.75, ge=0, le=1, description="tau_c of Eq. 12")
+    # paper: 0.95
+    threshold_max: float = Field(0.95, ge=0, le=1, description="tau_m of Eq. 12")
+    # code: 10 of 200 epochs for CIFAR; the paper gives no value.
+    warm_up: int = phase(10, description="t_w, epochs on clean samples only")
+    # code: 0.5 for CIFAR; the paper gives no value.
+    alpha: float = Field(0.5, ge=0, le=1, description="weight of the consistency term, Eq. 10")
+    # paper: 0.99
+    teacher_decay: float = Field(0.99, ge=0, le=1, description="omega of Eq. 8")
+    # paper: 10
+    ood_scale: float = Field(10.0, gt=0, description="s of Eq. 7")
+
+    # Where paper and code differ. The code counts epochs from 0 and the paper from 1: the threshold
+    # is one epoch behind, and the warm-up one epoch longer. The published numbers are the code's.
+    first_epoch: Literal[0, 1] = 0
+    # The code lets a sample pass at the threshold (>=), the paper above it (>). They differ in the
+    # first epoch only, when the threshold is 0 and a likelihood of 0 is next to impossible.
+    strict_threshold: bool = False
+    # The code averages the teacher's predictions on both views; the paper writes one p(x, theta_mt).
+    teacher_views: Literal["both", "first"] = "both"
+    # The code never switches the teacher to evaluation: its batch norms use the batch's statistics.
+    # With "eval" the teacher uses the student's running statistics.
+    teacher_mode: Literal["train", "eval"] = "train"
+    # The code forwards the views one after the other. One forward of both computes batch statistics
+    # over twice the images, is faster, and reaches the same accuracy.
+    joint_forward: bool = True
+    # The code takes the logarithms of Eq. 9 to base 2; the paper says base 2 of Eq. 2 only.
+    consistency_base: float = Field(2.0, gt=1)
+
+    # Guards: the equations as written can divide by zero, take the logarithm of zero, and reward
+    # the disagreement of OOD samples without bound (the published code trained in fp16 with a loss
+    # scaler that silently skipped such steps). With all three off, the literal equations run.
+    guard_empty: bool = Field(True, description="no clean sample in a batch gives loss 0, not 0/0")
+    guard_logarithms: bool = Field(True, description="probabilities below 1e-7 count as 1e-7")
+    # Without it a run at Sym-80 fell to chance when this term ran to minus infinity.
+    ood_divergence_cap: float | None = Field(
+        4.0, gt=0, description="bits of disagreement of an OOD sample that are rewarded; null: all"
+    )
+
+
+class JoSRC(Method):
+    """Algorithm 1."""
+
+    Settings = JoSRCSettings
+    title = "Jo-SRC"
+    reference = "Yao et al., Jo-SRC: A Contrastive Approach for Combating Noisy Labels, CVPR 2021"
+    views = 2
+    settings: JoSRCSettings
+
+    def __init__(self, settings: JoSRCSettings, create_network: Callable[[], nn.Module]) -> None:
+        super().__init__(settings, create_network)
+        self.mean_teacher = copy.deepcopy(self.network).requires_grad_(False)
+        self.train()
+
+    def train(self, mode: bool = True) -> JoSRC:
+        """Training mode; the teacher's batch norms follow ``teacher_mode``."""
+        super().train(mode)
+        if hasattr(self, "mean_teacher"):
+            self.mean_teacher.train(mode and self.settings.teacher_mode == "train")
+        return self
+
+    def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
+        """Threshold (Eq. 12); consistency and re-labelling begin after the warm-up."""
+        s, time = self.settings, epoch + self.settings.first_epoch
+        warm = time < s.warm_up
+        return {
+            "threshold": threshold_schedule(
+                time, s.warm_up, max(epochs, s.warm_up + 1), s.threshold, s.threshold_max
+            ),
+            "alpha": s.alpha if s.variant == "full" and not warm else 0.0,
+            "relabel": 0.0 if warm else 1.0,
+        }
+
+    def step(self, batch: Batch, at: Scalars) -> StepResult:
+        """One iteration of Algorithm 1, from predictions to the loss."""
+        s = self.settings
+        first, second = self._forward(self.network, batch.images)
+        classes = first.shape[1]
+
+        # Divide the batch by Criteria 3.1 and 3.2; selection carries no gradient.
+        label = smooth_labels(batch.label, classes, s.smoothing)  # Eq. 5
+        likelihood = clean_likelihood(first.detach().softmax(dim=1), label)  # Eqs. 2 and 3, view 1
+        passes = torch.gt if s.strict_threshold else torch.ge
+        disagree = ood_likelihood(first.detach(), second.detach())  # Eq. 4
+        group = divide(passes(likelihood, at["threshold"]), disagree)
+
+        # Re-label: clean samples by Eq. 5, ID ones by the teacher, OOD ones nearly uniformly.
+        taught = self._teach(batch.images)  # Eq. 6
+        uniform = (taught / s.ood_scale).softmax(dim=1)  # Eq. 7
+        is_id, is_ood = (group == ID)[:, None], (group == OOD)[:, None]
+        target = torch.where(is_id, taught, torch.where(is_ood, uniform, label))
+
+        # Eq. 11 over the samples in use: the clean ones, and after the warm-up those of the variant.
+        used_groups = {"c": CLEAN, "ci": ID, "cio": OOD, "full": OOD}[s.variant]
+        used = (group <= used_groups * at["relabel"]).float()
+        entropy = soft_cross_entropy(first, target) + soft_cross_entropy(second, target)
+        count = used.sum().clamp(min=1) if s.guard_empty else used.sum()
+        classification = (used * entropy).sum() / count
+
+        loss = classification
+        if s.variant == "full":
+            consistency = self._consistency(first, second, group == OOD).mean()  # Eq. 9
+            loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
+        return StepResult(
+            loss,
+            **describe(first, batch.label),
+            group=group,
+            clean_likelihood=likelihood,
+            agreement=1 - disagree,
+            second_prediction=taught.argmax(dim=1),
+        )
+
+    def after_update(self) -> None:
+        """Move the mean teacher, Eq. 8."""
+        students = [p.detach() for p in self.network.parameters()]
+        teachers = list(self.mean_teacher.parameters())
+        torch._foreach_lerp_(teachers, students, 1 - self.settings.teacher_decay)
+        if self.settings.teacher_mode == "eval":
+            own = list(self.mean_teacher.buffers())
+            torch._foreach_copy_(own, list(self.network.buffers()))
+
+    def evaluated(self) -> dict[str, nn.Module]:
+        """The student is what the paper tests; the teacher's accuracy comes with it."""
+        return {"test_accuracy": self.network, "teacher_accuracy": self.mean_teacher}
+
+    def _forward(self, network: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of view 1 and of view 2, each ``(batch, classes)``, in float32."""
+        if self.settings.joint_forward:
+            first, second = network(images).chunk(2)
+        else:
+            first, second = (network(view) for view in images.chunk(2))
+        return first.float(), second.float()
+
+    @torch.no_grad()
+    def _teach(self, images: Tensor) -> Tensor:
+        """The mean teacher's prediction, Eq. 6, ``(batch, classes)``."""
+        if self.settings.teacher_views == "first":
+            first: Tensor = self.mean_teacher(images.chunk(2)[0])
+            return first.float().softmax(dim=1)
+        first, second = self._forward(self.mean_teacher, images)
+        return (first.softmax(dim=1) + second.softmax(dim=1)) / 2
+
+    def _consistency(self, first: Tensor, second: Tensor, ood: Tensor) -> Tensor:
+        """The signed divergence of two views, the summand of Eq. 9, ``(batch,)``."""
+        s = self.settings
+        floor = PROBABILITY_FLOOR if s.guard_logarithms else None
+        log_p, log_q = log_probabilities(first, floor), log_probabilities(second, floor)
+        divergence = symmetric_divergence(log_p, log_q, s.consistency_base)
+        rewarded = divergence
+        if s.ood_divergence_cap is not None:
+            rewarded = divergence.clamp(max=s.ood_divergence_cap)
+        return torch.where(ood, -rewarded, divergence)

@@ -1,0 +1,41 @@
+"""The 7-layer CNN of JoCoR and Jo-SRC: six convolutions, then a head."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+CHANNELS = ((64, 64), (128, 128), (196, 16))
+
+
+class CNN7(nn.Module):
+    """Three blocks of two 3x3 convolutions and a max pool; PyTorch's default initialisation.
+
+    The convolutions carry no bias: the batch norm behind each would subtract it again.
+
+    Args:
+        in_channels: channels of the images.
+        image_size: height and width of the images; three poolings need at least 8 pixels.
+    """
+
+    def __init__(self, in_channels: int, image_size: tuple[int, int]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        before = in_channels
+        for block in CHANNELS:
+            for inputs, outputs in pairwise((before, *block)):
+                layers += [
+                    nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+                    nn.BatchNorm2d(outputs),
+                    nn.ReLU(inplace=True),
+                ]
+            layers.append(nn.MaxPool2d(2))
+            before = block[-1]
+        self.layers = nn.Sequential(*layers)
+        self.num_features = before * (image_size[0] // 8) * (image_size[1] // 8)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features ``(batch, num_features)``."""
+        return torch.flatten(self.layers(images), 1)

@@ -1,0 +1,138 @@
+"""Pictures of a run: what people would rather look at than read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from josrc.config import RunConfig
+from josrc.data.source import Source
+from josrc.data.views import WeakView
+from josrc.engine.metrics import Row
+
+BLUE, ORANGE, GREEN, GREY = "#2563eb", "#ea580c", "#16a34a", "#6b7280"
+GROUP_COLOURS = {"clean": GREEN, "id": BLUE, "ood": ORANGE}
+GROUP_TITLES = {"clean": "clean", "id": "ID noisy", "ood": "out of distribution"}
+
+
+def _figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4)) -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_run(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Accuracy, selection, threshold and group accuracies; whatever the run has numbers for."""
+    pictures = []
+    for name, draw in {
+        "accuracy": _accuracy,
+        "selection": _selection,
+        "threshold": _threshold,
+        "groups": _groups,
+    }.items():
+        figure = draw(rows)
+        if figure is not None:
+            pictures.append(folder / f"{name}.png")
+            _save(figure, pictures[-1])
+    return pictures
+
+
+def _curve(axis: Any, rows: Sequence[Row], column: str, **style: Any) -> bool:
+    """Draw a column over the epochs; false if it is empty."""
+    points = [(row["epoch"], row.get(column)) for row in rows if row.get(column) is not None]
+    if points:
+        marker = "o" if len(points) == 1 else None
+        axis.plot(*zip(*points, strict=True), marker=marker, **style)
+    return bool(points)
+
+
+def _accuracy(rows: Sequence[Row]) -> Any:
+    figure, ((axis,),) = _figure()
+    _curve(axis, rows, "test_accuracy", color=BLUE, label="network")
+    if _curve(axis, rows, "teacher_accuracy", color=GREY, linestyle="--", label="mean teacher"):
+        axis.legend(frameon=False)
+    axis.set(title="Test accuracy", xlabel="epoch", ylabel="%")
+    return figure
+
+
+def _selection(rows: Sequence[Row]) -> Any:
+    if all(row.get("n_clean") is None for row in rows):
+        return None
+    figure, ((sizes, precisions),) = _figure(1, 2, (10, 4))
+    for name, colour in GROUP_COLOURS.items():
+        _curve(sizes, rows, f"n_{name}", color=colour, label=GROUP_TITLES[name])
+        _curve(precisions, rows, f"{name}_precision", color=colour)
+    sizes.set(title="Samples in each group", xlabel="epoch")
+    sizes.legend(frameon=False)
+    precisions.set(title="Precision of the selection", xlabel="epoch", ylabel="%", ylim=(0, 101))
+    return figure
+
+
+def _threshold(rows: Sequence[Row]) -> Any:
+    if all(row.get("threshold") is None for row in rows):
+        return None
+    figure, ((axis,),) = _figure()
+    _curve(axis, rows, "threshold", color=BLUE)
+    axis.set(title="Threshold of the clean likelihood", xlabel="epoch", ylim=(0, 1))
+    return figure
+
+
+def _groups(rows: Sequence[Row]) -> Any:
+    curves = {
+        "fit_clean": "clean: given label",
+        "fit_id": "ID noisy: given label",
+        "fit_ood": "out of distribution: given label",
+        "recover_id": "ID noisy: true label",
+    }
+    if all(row.get(column) is None for row in rows for column in curves):
+        return None
+    figure, ((axis,),) = _figure()
+    for (column, title), colour in zip(curves.items(), (GREEN, BLUE, ORANGE, GREY), strict=True):
+        style = "--" if column == "recover_id" else "-"
+        _curve(axis, rows, column, color=colour, linestyle=style, label=title)
+    axis.set(title="Training samples predicted as ...", xlabel="epoch", ylabel="%", ylim=(0, 101))
+    axis.legend(frameon=False)
+    return figure
+
+
+def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) -> None:
+    """A few training images, each with two of its random views and its given label."""
+    pad = config.views.pad
+    view = WeakView(pad, config.views.flip, source.images.shape[1:3])
+    index = torch.linspace(0, len(source) - 1, samples).long()
+    chosen = torch.from_numpy(source.images[index.numpy()])
+    tiles = torch.nn.functional.pad(chosen, (0, 0, pad, pad, pad, pad))
+    draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
+    pictures = [chosen] + [
+        view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws
+    ]
+    figure, axes = _figure(3, samples, (1.25 * samples, 4.2))
+    for row, (title, images) in enumerate(zip(("image", "view 1", "view 2"), pictures, strict=True)):
+        for column in range(samples):
+            axis, image = axes[row][column], images[column].numpy()
+            axis.imshow(image.squeeze(), cmap="gray" if image.shape[2] == 1 else None)
+            axis.set(xticks=[], yticks=[])
+            axis.grid(visible=False)
+            axis.spines[:].set_visible(False)
+        axes[row][0].set_ylabel(title)
+    for column in range(samples):
+        given = source.class_names[int(source.given[index[column]])]
+        axes[0][column].set_title(f"given: {given}", fontsize=8)
+    _save(figure, path)

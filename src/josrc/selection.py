@@ -1,0 +1,60 @@
+"""Criteria that sort samples into clean, in-distribution noisy and out of distribution."""
+
+import torch
+from torch import Tensor
+
+from josrc.losses import js_divergence
+
+# Groups of a sample. The truth uses the same numbers (josrc.data.noise).
+CLEAN, ID, OOD = 0, 1, 2
+
+
+def clean_likelihood(probabilities: Tensor, label: Tensor) -> Tensor:
+    """How well a prediction agrees with a label distribution, Eq. 3: ``1 - JS``.
+
+    Args:
+        probabilities: predictions ``(batch, classes)``.
+        label: label distributions, smoothed so that no logarithm meets a zero, same shape.
+
+    Returns:
+        ``(batch,)`` in [0, 1]; 1 is full agreement. Not monotone in confidence when the label is
+        smoothed: a one-hot prediction of the label scores below one that matches the smoothing.
+    """
+    return 1 - js_divergence(probabilities, label)
+
+
+def ood_likelihood(first: Tensor, second: Tensor) -> Tensor:
+    """1 where two views' top classes differ, 0 where they agree, Eq. 4.
+
+    Args:
+        first: predictions or logits of view 1, ``(batch, classes)``.
+        second: those of view 2.
+    """
+    difference = first.argmax(dim=1) - second.argmax(dim=1)
+    return difference.abs().clamp(max=1).float()
+
+
+def divide(clean: Tensor, disagree: Tensor) -> Tensor:
+    """Criteria 3.1 and 3.2: clean, else OOD if the views disagree, else ID.
+
+    Args:
+        clean: which samples pass the clean test, ``(batch,)`` bool.
+        disagree: ``ood_likelihood`` of every sample, ``(batch,)``.
+
+    Returns:
+        Groups ``(batch,)``, int8.
+    """
+    unclean = torch.where(disagree > 0.5, OOD, ID)
+    return torch.where(clean, CLEAN, unclean).to(torch.int8)
+
+
+def threshold_schedule(
+    time: float, warm_up: int, last: int, threshold: float, maximum: float
+) -> float:
+    """The clean threshold at a time in epochs, Eq. 12.
+
+    It rises from 0 to ``threshold`` over the warm-up, then to ``maximum`` at ``last``.
+    """
+    if time <= warm_up:
+        return threshold * time / warm_up if warm_up else threshold
+    return threshold + (maximum - threshold) * (time - warm_up) / (last - warm_up)
