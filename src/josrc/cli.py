@@ -1,4 +1,7 @@
-"""The command line: parse, call, print. Heavy libraries are imported by the commands that need them."""
+"""The command line: parse, call, print.
+
+Heavy libraries are imported by the commands that need them: ``josrc --help`` must not wait.
+"""
 
 from __future__ import annotations
 
@@ -153,9 +156,7 @@ def noise(
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
-    settings = configure(
-        data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root
-    )
+    settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
     source = load_source(settings.data)
     write_noise_file(out, source.given, source.true, source.kind)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")

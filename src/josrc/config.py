@@ -22,7 +22,7 @@ NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
 
 
 def phase(default: int, *, of: int = 200, description: str | None = None) -> Any:
-    """A length in epochs that belongs to a run of ``of`` epochs and scales with the run's length."""
+    """A length in epochs of a run of ``of`` epochs; it scales with the run's length."""
     return Field(default, ge=0, description=description, json_schema_extra={"phase_of": of})
 
 
@@ -39,7 +39,7 @@ class DataConfig(Section):
     root: Path | None = None
     noise: NoiseKind = "none"
     rate: float = Field(0.0, ge=0, le=1)
-    # The published code draws the noise with seed 0 whatever the run's seed, so runs share one draw.
+    # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
     noise_seed: int = Field(0, ge=0, lt=2**32)
     noise_file: Path | None = None
 
@@ -55,7 +55,7 @@ class ModelConfig(Section):
     """The network: ``cnn7`` or any timm name, and the head on top of it."""
 
     name: str = "cnn7"
-    # The published Jo-SRC code puts a two-layer head on every backbone; the paper does not mention it.
+    # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
     head: Literal["linear", "mlp"] = "mlp"
     pretrained: bool = False
     weights: Path | None = None
@@ -127,7 +127,9 @@ class RunConfig(Section):
 def recipe_names() -> list[str]:
     """Names of the recipes that come with josrc."""
     folder = resources.files("josrc") / "recipes"
-    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+    return sorted(
+        f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")
+    )
 
 
 def recipe_text(name: str) -> str:
@@ -269,7 +271,9 @@ def _recipe_file(data: str, recipe: str | None) -> str:
         return data
     name = f"{data}.{recipe}"
     if name not in recipe_names():
-        own = [r.partition(".")[2] or "augmented" for r in recipe_names() if r.split(".")[0] == data]
+        own = [
+            r.partition(".")[2] or "augmented" for r in recipe_names() if r.split(".")[0] == data
+        ]
         raise UserError(f"{data} has no recipe '{recipe}'. It has: {', '.join(own)}.")
     return name
 

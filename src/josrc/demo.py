@@ -17,7 +17,7 @@ def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run
     """Train Standard and Jo-SRC on ``digits-o`` under heavy noise and print a small table."""
     folder = out or free_name(Path("runs") / "demo")
     console.print(
-        f"Digits 0 to 7, {RATE:.0%} of their labels wrong, and all 8s and 9s mixed in as foreigners.",
+        f"Digits 0 to 7, {RATE:.0%} of their labels wrong, all 8s and 9s mixed in as foreigners.",
         highlight=False,
     )
     runs = []
@@ -32,7 +32,14 @@ def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run
 
 def _table(runs: list[Run]) -> Table:
     table = Table(title="digits-o: accuracy on clean test images, precision of the selection")
-    for column in ("method", "test accuracy", "clean", "ID noisy", "out of distribution", "seconds"):
+    for column in (
+        "method",
+        "test accuracy",
+        "clean",
+        "ID noisy",
+        "out of distribution",
+        "seconds",
+    ):
         table.add_column(column, justify="left" if column == "method" else "right")
     for run in runs:
         last = run.metrics[-1]

@@ -120,11 +120,11 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     chosen = torch.from_numpy(source.images[index.numpy()])
     tiles = torch.nn.functional.pad(chosen, (0, 0, pad, pad, pad, pad))
     draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
-    pictures = [chosen] + [
-        view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws
-    ]
+    pictures = [chosen] + [view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws]
     figure, axes = _figure(3, samples, (1.25 * samples, 4.2))
-    for row, (title, images) in enumerate(zip(("image", "view 1", "view 2"), pictures, strict=True)):
+    for row, (title, images) in enumerate(
+        zip(("image", "view 1", "view 2"), pictures, strict=True)
+    ):
         for column in range(samples):
             axis, image = axes[row][column], images[column].numpy()
             axis.imshow(image.squeeze(), cmap="gray" if image.shape[2] == 1 else None)

@@ -115,13 +115,11 @@ def train(
     return start(config, Path(out) if out else None, overwrite=overwrite, console=console)
 
 
-def start(
-    config: RunConfig, out: Path | None, *, overwrite: bool = False, console: Console
-) -> Run:
+def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, console: Console) -> Run:
     """Begin a run."""
     source = load_source(config.data)
     folder = prepare_folder(out, config, overwrite)
-    trainer = Trainer(config, source, folder, [_progress(config, console)])
+    trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
     folder.create(config, source, trainer.device)
     _introduce(config, source, folder, console)
     return complete(trainer)
@@ -158,7 +156,7 @@ def resume(
     # The labels are those the run began with, whatever has become of the file they came from.
     labels = config.data.model_copy(update={"noise_file": folder.noise})
     source = load_source(labels if folder.noise.is_file() else config.data)
-    trainer = Trainer(config, source, folder, [_progress(config, console)])
+    trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
     trainer.restore()
     console.print(
         f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.", highlight=False
@@ -179,8 +177,9 @@ def complete(trainer: Trainer) -> Run:
     return Run(folder.path, trainer.config, summary)
 
 
-def _progress(config: RunConfig, console: Console) -> Listener:
-    return Listener() if console.quiet else create_progress(console, config.method.name)
+def progress_for(console: Console, title: str) -> Listener:
+    """Who shows a run's progress on a console."""
+    return Listener() if console.quiet else create_progress(console, title)
 
 
 def _introduce(config: RunConfig, source: Source, folder: RunFolder, console: Console) -> None:
@@ -191,5 +190,3 @@ def _introduce(config: RunConfig, source: Source, folder: RunFolder, console: Co
         highlight=False,
         soft_wrap=True,
     )
-
-

@@ -60,7 +60,7 @@ def default_root() -> Path:
 
 
 def _read(root: Path | None, train: bool) -> Any:
-    """torchvision's CIFAR-100; it checks the published md5 before it unpickles anything."""
+    """Torchvision's CIFAR-100; it checks the published md5 before it unpickles anything."""
     from torchvision.datasets import CIFAR100
 
     folder = default_root() if root is None else root
@@ -77,7 +77,9 @@ def _advice(folder: Path, dataset: Any, downloading: bool, error: Exception) -> 
     base = folder / dataset.base_folder
     names = [name for name, _ in (*dataset.train_list, *dataset.test_list)] + ["meta"]
     missing = [name for name in names if not (base / name).is_file()]
-    found = f"missing: {', '.join(missing)}" if missing else "its md5 sums are not the published ones"
+    found = (
+        f"missing: {', '.join(missing)}" if missing else "its md5 sums are not the published ones"
+    )
     lines = [f"CIFAR-100 was not found in {base} ({found})."]
     if downloading:
         lines.append(f"The download failed: {error}")

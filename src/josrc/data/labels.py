@@ -49,8 +49,10 @@ def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Lab
 def _read_npz(path: Path, _: Sequence[str]) -> tuple[Any, Any]:
     with np.load(path, allow_pickle=False) as arrays:
         if "given" not in arrays:
-            raise ValueError(f"it holds {', '.join(arrays.files) or 'nothing'}, but no array 'given'")
-        return arrays["given"], arrays["true"] if "true" in arrays else None
+            raise ValueError(
+                f"it holds {', '.join(arrays.files) or 'nothing'}, but no array 'given'"
+            )
+        return arrays["given"], arrays.get("true")
 
 
 def _read_npy(path: Path, _: Sequence[str]) -> tuple[Any, None]:
@@ -82,7 +84,9 @@ def _checked(path: Path, values: Any, length: int, classes: int) -> Labels:
     if values.ndim != 1:
         raise UserError(f"{path}: labels must be one vector, not an array of shape {values.shape}.")
     if len(values) != length:
-        raise UserError(f"{path} holds {len(values):,} labels, but the data has {length:,} samples.")
+        raise UserError(
+            f"{path} holds {len(values):,} labels, but the data has {length:,} samples."
+        )
     if not np.issubdtype(values.dtype, np.integer):
         whole = np.issubdtype(values.dtype, np.floating) and np.all(values == np.floor(values))
         if not whole:
@@ -94,4 +98,5 @@ def _checked(path: Path, values: Any, length: int, classes: int) -> Labels:
             f"{path}: label {values[where]} of sample {where} is out of range; "
             f"labels go from 0 to {classes - 1}."
         )
-    return values.astype(np.int64)
+    labels: Labels = values.astype(np.int64)
+    return labels

@@ -62,7 +62,9 @@ def _cycles(kind: str, closed: int, superclass: Sequence[int] | None) -> list[li
         return [everyone[start : start + BLOCK] for start in range(0, closed, BLOCK)]
     if kind == "superclass":
         if superclass is None:
-            raise UserError("This data set has no superclasses, so noise 'superclass' has no meaning.")
+            raise UserError(
+                "This data set has no superclasses, so noise 'superclass' has no meaning."
+            )
         families = sorted(set(superclass[:closed]))
         return [[c for c in everyone if superclass[c] == family] for family in families]
     raise UserError(

@@ -23,7 +23,9 @@ def choose_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"josrc trains on cpu and cuda devices, not on '{name}'.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs.")
+        raise UserError(
+            f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs."
+        )
     return device
 
 

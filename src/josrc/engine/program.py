@@ -17,7 +17,7 @@ from josrc.data.source import Source
 from josrc.data.views import Normalise, WeakView
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, accuracy
-from josrc.methods import Method, get_method
+from josrc.methods import Method, StepResult, get_method
 from josrc.models import create_model
 
 ADAM_BETA2 = 0.999
@@ -41,7 +41,8 @@ class Program:
         self.bfloat16 = config.precision == "bfloat16" or (
             config.precision == "auto" and device.type == "cuda"
         )
-        self.method = create_method(config, source).to(device, memory_format=torch.channels_last)
+        self.method = create_method(config, source).to(device)
+        self.method.to(memory_format=torch.channels_last)
         trained = [p for p in self.method.parameters() if p.requires_grad]
         self.optimizer = create_optimizer(trained, config.optimizer, device)
         self.ledger = Ledger(len(source), device)
@@ -82,7 +83,7 @@ class Program:
         """Views, loss and ledger of the next ``size`` samples: the part that can be compiled."""
         batch = self.loader.fetch(size)
         with self._autocast():
-            found = self.method.step(batch, self.scalars)
+            found: StepResult = self.method.step(batch, self.scalars)
         self.ledger.record(batch.index, found)
         self.loss_sum += found.loss.detach() * size
         self.loader.cursor += size

@@ -76,7 +76,7 @@ class Trainer:
             values = c.model_dump(exclude={"data": True, "seed": True})
             return values, s.name, s.images.shape, s.closed
 
-        return shape(config, source) == shape(self.config, self.source)
+        return bool(shape(config, source) == shape(self.config, self.source))
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -105,8 +105,8 @@ class Trainer:
             self.position += size
             self._tell("progressed", self.epoch, self.position, len(self.source))
         row |= self.program.end_epoch()
-        row["seconds"] = time.monotonic() - begun
-        self.seconds += row["seconds"]
+        seconds = row["seconds"] = time.monotonic() - begun
+        self.seconds += seconds
         self._check_loss(row)
         self.rows.append(row)
         self.epoch, self.position = self.epoch + 1, 0
@@ -151,8 +151,8 @@ class Trainer:
         if self.config.stop_on_collapse and self.sick_epochs == COLLAPSE_EPOCHS:
             raise TrainingFailedError(
                 f"Test accuracy collapsed: {best:.2f} % at its best, {now:.2f} % in epoch "
-                f"{self.epoch} (chance is {chance:.2f} %). Likely causes: a loss term without lower "
-                f"bound (for Jo-SRC: method.ood_divergence_cap), or a learning rate that is too "
+                f"{self.epoch} (chance is {chance:.2f} %). Likely causes: a loss term without a "
+                f"lower bound (Jo-SRC: method.ood_divergence_cap), or a learning rate that is too "
                 f"high.\n{self._last_good()}\nTo train on regardless: stop_on_collapse=false."
             )
 
@@ -227,8 +227,12 @@ class Trainer:
         self.rows = story["rows"]
 
     def _save_weights(self, path: Any) -> None:
-        story = {"method": self.config.method.name, "model": self.config.model.name}
-        story |= {"classes": self.source.closed_names, "epoch": self.epoch}
+        story = {
+            "method": self.config.method.name,
+            "model": self.config.model.model_dump(mode="json"),
+            "classes": self.source.closed_names,
+            "epoch": self.epoch,
+        }
         save_tensors(path, self.program.method.state_dict(), story)
 
     @property

@@ -30,7 +30,9 @@ def get_method(key: str) -> type[Method]:
     classes = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Method) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, Method)
+        and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         raise TypeError(f"{module.__file__} must define exactly one Method, not {len(classes)}")

@@ -1,6 +1,6 @@
 """Jo-SRC: joint sample selection and model regularisation based on consistency.
 
-Yao, Sun, Zhang, Shen, Wu, Zhang and Tang, CVPR 2021. Equation and algorithm numbers are the paper's.
+Yao, Sun, Zhang, Shen, Wu, Zhang and Tang, CVPR 2021; equation numbers are the paper's.
 Where paper and published code differ, the default is what reproduces the published numbers, and
 the other is a setting.
 """
@@ -40,7 +40,7 @@ class JoSRCSettings(MethodSettings):
     """Settings of Jo-SRC; "paper" and "code" name the source of a default."""
 
     name: str = "josrc"
-    # Table 6: train on clean samples (c), on ID ones too (ci), on all (cio), with consistency (full).
+    # Table 6: train on clean samples (c), ID ones too (ci), all (cio), with consistency (full).
     variant: Literal["c", "ci", "cio", "full"] = "full"
     # paper: 0.6
     smoothing: float = Field(0.6, ge=0, lt=1, description="epsilon of Eq. 5")
@@ -63,7 +63,7 @@ class JoSRCSettings(MethodSettings):
     # The code lets a sample pass at the threshold (>=), the paper above it (>). They differ in the
     # first epoch only, when the threshold is 0 and a likelihood of 0 is next to impossible.
     strict_threshold: bool = False
-    # The code averages the teacher's predictions on both views; the paper writes one p(x, theta_mt).
+    # The code averages the teacher's predictions on both views; the paper has one p(x, theta_mt).
     teacher_views: Literal["both", "first"] = "both"
     # The code never switches the teacher to evaluation: its batch norms use the batch's statistics.
     # With "eval" the teacher uses the student's running statistics.
@@ -137,7 +137,7 @@ class JoSRC(Method):
         is_id, is_ood = (group == ID)[:, None], (group == OOD)[:, None]
         target = torch.where(is_id, taught, torch.where(is_ood, uniform, label))
 
-        # Eq. 11 over the samples in use: the clean ones, and after the warm-up those of the variant.
+        # Eq. 11 over the samples in use: clean ones, after the warm-up also others (variant).
         used_groups = {"c": CLEAN, "ci": ID, "cio": OOD, "full": OOD}[s.variant]
         used = (group <= used_groups * at["relabel"]).float()
         entropy = soft_cross_entropy(first, target) + soft_cross_entropy(second, target)
@@ -160,7 +160,7 @@ class JoSRC(Method):
     def after_update(self) -> None:
         """Move the mean teacher, Eq. 8."""
         students = [p.detach() for p in self.network.parameters()]
-        teachers = list(self.mean_teacher.parameters())
+        teachers: list[Tensor] = list(self.mean_teacher.parameters())
         torch._foreach_lerp_(teachers, students, 1 - self.settings.teacher_decay)
         if self.settings.teacher_mode == "eval":
             own = list(self.mean_teacher.buffers())

@@ -86,7 +86,8 @@ def _backbone(
             f"timm could not load pretrained weights for {name}: {error}\n"
             "Without a network, pass --weights FILE."
         ) from None
-    return model, int(getattr(model, "head_hidden_size", None) or model.num_features)
+    features: Any = getattr(model, "head_hidden_size", None) or model.num_features
+    return model, int(features)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,114 @@
+"""Run what is missing of a suite, one run after the other, compiled code reused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from josrc.bench.paper import CELLS, TABLES
+from josrc.bench.results import ResultKey, save_result
+from josrc.config import RunConfig
+from josrc.data.source import Source, load_source, with_noise
+from josrc.engine.runfolder import RunFolder
+from josrc.engine.trainer import Trainer
+from josrc.errors import TrainingFailedError, UserError
+from josrc.methods import method_names
+from josrc.runs import configure, progress_for
+
+
+def planned(
+    suite: str, methods: Sequence[str] | None, cells: Sequence[str] | None, seeds: int
+) -> Iterator[ResultKey]:
+    """The runs of a suite: every cell with the first seed before any cell with the second."""
+    if suite not in TABLES:
+        raise UserError(f"Unknown suite '{suite}'. Known: {', '.join(TABLES)}.")
+    table = TABLES[suite]
+    keys = [cell.key for cell in CELLS]
+    for wrong in set(cells or ()) - set(keys):
+        raise UserError(f"Unknown cell '{wrong}'. {suite} has: {', '.join(keys)}.")
+    for wrong in set(methods or ()) - set(table.scores):
+        raise UserError(f"'{wrong}' is not in {suite}. It has: {', '.join(table.scores)}.")
+    for seed in range(seeds):
+        for method in methods or [m for m in table.scores if m in method_names()]:
+            for cell in CELLS:
+                if not cells or cell.key in cells:
+                    yield ResultKey(suite, table.data, cell, method, "augmented", seed)
+
+
+def run_suite(
+    suite: str,
+    *,
+    methods: Sequence[str] | None,
+    cells: Sequence[str] | None,
+    seeds: int,
+    minutes: float | None,
+    options: Mapping[str, Any],
+    results: Path,
+    scratch: Path,
+    console: Console,
+) -> None:
+    """Run what is missing of a suite; each result is saved when its run ends."""
+    begun = time.monotonic()
+    runs = list(planned(suite, methods, cells, seeds))
+    missing = [key for key in runs if not (results / key.path).is_file()]
+    say(console, f"{suite}: {len(runs)} runs, {len(runs) - len(missing)} of them done before.")
+    trainer: Trainer | None = None
+    source: Source | None = None
+    for done, key in enumerate(missing):
+        spent = time.monotonic() - begun
+        # A run is begun only if the runs so far say that it will end in time.
+        if minutes is not None and spent + spent / max(1, done) > 60 * minutes:
+            say(
+                console, f"Stopped after {spent / 60:.1f} minutes: {len(missing) - done} runs left."
+            )
+            return
+        config = configure(
+            key.data,
+            noise=key.cell.noise,
+            rate=key.cell.rate,
+            method=key.method,
+            seed=key.seed,
+            **options,
+        )
+        source = with_noise(source, config.data) if source else load_source(config.data)
+        trainer = _run(key, config, source, trainer, results, scratch, console)
+        pace = (time.monotonic() - begun) / (done + 1)
+        left = pace * (len(missing) - done - 1)
+        say(console, f"{done + 1} of {len(missing)} runs, about {left / 60:.0f} minutes left.")
+
+
+def _run(
+    key: ResultKey,
+    config: RunConfig,
+    source: Source,
+    reuse: Trainer | None,
+    results: Path,
+    scratch: Path,
+    console: Console,
+) -> Trainer:
+    """One run, from its checkpoint if it was interrupted before."""
+    folder = RunFolder(scratch / key.path.with_suffix(""))
+    title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
+    trainer = Trainer(config, source, folder, [progress_for(console, title)], reuse)
+    begun_before = folder.config.is_file() and folder.read_config() == config
+    folder.create(config, source, trainer.device)
+    if begun_before:
+        trainer.restore()
+    try:
+        summary = trainer.run()
+        save_result(results, key, summary, trainer.rows)
+        say(console, f"{title}: {summary['last10_mean']:.2f} %, {summary['seconds_total']:.0f} s")
+    except TrainingFailedError as failure:
+        say(console, f"{title} failed: {failure}")
+    finally:
+        folder.unlock()
+    return trainer
+
+
+def say(console: Console, text: str) -> None:
+    """One line, as it is."""
+    console.print(text, highlight=False, soft_wrap=True)

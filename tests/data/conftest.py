@@ -1,0 +1,31 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from josrc.data import Source
+
+
+@pytest.fixture
+def make_source() -> Callable[..., Source]:
+    """Small sources of random pixels: three classes, the last of them open."""
+
+    def make(
+        count: int = 20, height: int = 6, width: int = 5, channels: int = 3, true: object = None
+    ) -> Source:
+        generator = np.random.default_rng(count)
+        classes = np.arange(count) % 3 if true is None else np.asarray(true)
+        return Source(
+            name="random",
+            images=generator.integers(0, 256, (count, height, width, channels), dtype=np.uint8),
+            true=classes.astype(np.int64),
+            given=generator.integers(0, 2, count),
+            class_names=["cat", "dog", "ship"],
+            closed=2,
+            test_images=generator.integers(0, 256, (4, height, width, channels), dtype=np.uint8),
+            test_labels=np.array([0, 1, 0, 1]),
+            mean=(0.485, 0.456, 0.406)[:channels],
+            std=(0.229, 0.224, 0.225)[:channels],
+        )
+
+    return make
