@@ -29,7 +29,7 @@ def phase(default: int, *, of: int = 200, description: str | None = None) -> Any
 class Section(BaseModel):
     """Base of every part of the configuration: unknown keys are errors, values don't change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(Section):
@@ -57,6 +57,7 @@ class ModelConfig(Section):
     name: str = "cnn7"
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
     head: Literal["linear", "mlp"] = "mlp"
+    width: float = Field(1.0, gt=0, description="scales the channels of cnn7 alone")
     pretrained: bool = False
     weights: Path | None = None
     image_size: int | None = Field(None, ge=4)
@@ -202,10 +203,16 @@ def resolve(data: str, recipe: str | None, layers: Sequence[Mapping[str, Any]]) 
     user: Values = {}
     for layer in layers:
         user = merge(user, layer)
+    for key in ("data", "model", "method", "optimizer"):
+        user[key] = _section(user, key)
+    named = user["data"].get("name", data)
+    if named != data:
+        raise UserError(f"Two data sets are named: {data} and data.name={named}.")
+    chosen = user.pop("recipe", None)
     user = merge(user, {"data": {"name": data}})
-    base = load_recipe(_recipe_file(data, recipe))
+    base = load_recipe(_recipe_file(data, recipe or chosen))
     special = base.pop("methods", {})
-    method = _section(user, "method").get("name") or "josrc"
+    method = str(user["method"].get("name") or "josrc")
     base = merge(base, special.get(method, {}))
     return build(merge(base, merge(user, {"method": {"name": method}})), base, user)
 
@@ -266,7 +273,7 @@ def _closest(word: str, known: Sequence[str]) -> str:
     return f" Did you mean '{near[0]}'?" if near else f" Known: {', '.join(known)}."
 
 
-def _recipe_file(data: str, recipe: str | None) -> str:
+def _recipe_file(data: str, recipe: object) -> str:
     if recipe is None or recipe == "augmented":
         return data
     name = f"{data}.{recipe}"
@@ -279,7 +286,7 @@ def _recipe_file(data: str, recipe: str | None) -> str:
 
 
 def _section(values: Values, key: str) -> Values:
-    section = values.get(key, {})
+    section = values.get(key) or {}
     if not isinstance(section, dict):
         raise UserError(f"'{key}' is a section: write {key}.name={section} to choose it.")
     return section

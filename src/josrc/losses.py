@@ -69,6 +69,7 @@ def symmetric_divergence(log_p: Tensor, log_q: Tensor, base: float = 2.0) -> Ten
     Returns:
         ``(batch,)``, never negative.
     """
+    log_p, log_q = precise(log_p), precise(log_q)
     # KL(p||q) + KL(q||p) = sum (p - q)(log p - log q): one pass, and no difference of large sums.
     return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1) / math.log(base)
 

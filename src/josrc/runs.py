@@ -120,9 +120,10 @@ def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, conso
     source = load_source(config.data)
     folder = prepare_folder(out, config, overwrite)
     trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
-    folder.create(config, source, trainer.device)
-    _introduce(config, source, folder, console)
-    return complete(trainer)
+    with folder.locked():
+        folder.create(config, source, trainer.device)
+        _introduce(source, folder, console)
+        return complete(trainer)
 
 
 def resume(
@@ -146,7 +147,6 @@ def resume(
     if folder.summary.is_file():
         console.print(f"{path} has finished: nothing to resume.", highlight=False)
         return Run.load(path)
-    folder.lock()
     if data_root is not None:
         config = config.model_copy(
             update={"data": config.data.model_copy(update={"root": data_root})}
@@ -156,12 +156,12 @@ def resume(
     # The labels are those the run began with, whatever has become of the file they came from.
     labels = config.data.model_copy(update={"noise_file": folder.noise})
     source = load_source(labels if folder.noise.is_file() else config.data)
-    trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
-    trainer.restore()
-    console.print(
-        f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.", highlight=False
-    )
-    return complete(trainer)
+    with folder.locked():
+        trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
+        trainer.restore()
+        after = f"after epoch {trainer.epoch} of {config.epochs}"
+        console.print(f"Resuming {path} {after}.", highlight=False, soft_wrap=True)
+        return complete(trainer)
 
 
 def complete(trainer: Trainer) -> Run:
@@ -169,10 +169,7 @@ def complete(trainer: Trainer) -> Run:
     folder = trainer.folder
     folder.plots.mkdir(exist_ok=True)
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
-    try:
-        summary = trainer.run()
-    finally:
-        folder.unlock()
+    summary = trainer.run()
     plot_run(trainer.rows, folder.plots)
     return Run(folder.path, trainer.config, summary)
 
@@ -182,7 +179,7 @@ def progress_for(console: Console, title: str) -> Listener:
     return Listener() if console.quiet else create_progress(console, title)
 
 
-def _introduce(config: RunConfig, source: Source, folder: RunFolder, console: Console) -> None:
+def _introduce(source: Source, folder: RunFolder, console: Console) -> None:
     console.print(
         f"{source.name}: {len(source):,} training images of {source.closed} classes, "
         f"{len(source.test_images):,} test images; {source.noise_summary()}.\n"

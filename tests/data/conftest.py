@@ -1,4 +1,6 @@
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,3 +31,25 @@ def make_source() -> Callable[..., Source]:
         )
 
     return make
+
+
+class Bomb:
+    """An object that leaves a trace when it is unpickled: it makes a folder."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.mkdir, (self.trace,)
+
+    def went_off(self) -> bool:
+        return self.trace.exists()
+
+
+@pytest.fixture
+def bomb(tmp_path: Path) -> Bomb:
+    bomb = Bomb(tmp_path / "unpickled")
+    pickle.loads(pickle.dumps(bomb))
+    assert bomb.went_off(), "a bomb that can't go off proves nothing"
+    bomb.trace.rmdir()
+    return bomb

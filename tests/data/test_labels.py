@@ -170,45 +170,28 @@ def test_a_truncated_vector_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "name"), [("npy", "labels.npz"), ("npz", "labels.npy")])
-def test_a_file_with_the_suffix_of_another_format_is_read_or_refused(tmp_path, content, name):
+def test_a_file_with_the_suffix_of_another_format_is_refused(tmp_path, content, name):
     path = tmp_path / name
     with path.open("wb") as file:
         np.savez(file, given=GIVEN) if content == "npz" else np.save(file, GIVEN)
-    try:
-        given = read(path)
-    except UserError as error:
-        assert name in str(error)
-    else:
-        np.testing.assert_array_equal(given, GIVEN)
-
-
-class Bomb:
-    """An object whose unpickling makes a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return Path.mkdir, (self.folder,)
+    with pytest.raises(UserError, match=name):
+        read(path)
 
 
 @pytest.mark.parametrize("name", ["given", "true", "labels.npy", "pickle.npy"])
-def test_pickled_labels_are_refused_and_never_unpickled(tmp_path, name):
-    trace = tmp_path / "unpickled"
-    bombs = np.array([Bomb(trace)] * 4, dtype=object)
+def test_pickled_labels_are_refused_and_never_unpickled(tmp_path, bomb, name):
+    bombs = np.array([bomb] * 4, dtype=object)
     path = tmp_path / (name if name.endswith(".npy") else "labels.npz")
     with path.open("wb") as file:
         if name == "pickle.npy":
-            pickle.dump(Bomb(trace), file)
+            pickle.dump(bomb, file)
         elif name == "labels.npy":
             np.save(file, bombs)
         else:
             np.savez(file, **{"given": GIVEN, "true": TRUE, name: bombs})
     with pytest.raises(UserError, match=path.name):
         read(path)
-    assert not trace.exists()
-    pickle.loads(pickle.dumps(Bomb(trace)))
-    assert trace.exists(), "the bomb of this test does not work"
+    assert not bomb.went_off()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from josrc.data.source import with_noise
 from josrc.errors import UserError
 
 KINDS = ["symmetric", "asymmetric", "block", "superclass"]
-# Seven closed classes in superclasses of three, three and one, then two open classes.
-FAMILIES = [0, 1, 0, 1, 2, 0, 1, 2, 0]
+# Seven closed classes in superclasses of three, three and one, then two open classes:
+# one of a known superclass, one of its own.
+FAMILIES = [0, 1, 0, 1, 2, 0, 1, 2, 3]
 
 
 def matrix_by_hand(flips: dict[int, dict[int, float]], classes: int, closed: int) -> np.ndarray:
@@ -85,9 +86,7 @@ def test_a_rate_of_one_leaves_no_right_label_where_there_is_another_one_to_take(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_task_of_a_single_class_stays_clean(kind):
-    np.testing.assert_allclose(
-        transition_matrix(kind, 0.5, 2, 1, [0, 0]), [[1.0, 0.0], [1.0, 0.0]]
-    )
+    np.testing.assert_allclose(transition_matrix(kind, 0.5, 2, 1, [0, 0]), [[1.0, 0.0], [1.0, 0.0]])
 
 
 # --- the draw ------------------------------------------------------------------------------------
@@ -142,10 +141,11 @@ def test_leaving_out_the_empty_columns_of_open_classes_would_draw_other_labels(k
     true = shuffled_classes(2000, 100)
     full = transition_matrix(kind, rate, 100, 80)
     narrow = reference_draw(true, full[:, :80], seed=0)
-    assert (draw_labels(true, full, seed=0) != narrow).mean() > 0.1
+    # Not all labels change: the two streams fall in step again from time to time.
+    assert (draw_labels(true, full, seed=0) != narrow).mean() > 0.01
 
 
-def test_half_of_the_data_gets_the_labels_it_has_in_all_of_the_data():
+def test_the_first_samples_get_the_same_labels_however_many_follow():
     true = shuffled_classes(600, 10)
     matrix = transition_matrix("symmetric", 0.5, 10, 8)
     np.testing.assert_array_equal(draw_labels(true[:300], matrix), draw_labels(true, matrix)[:300])

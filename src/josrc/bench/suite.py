@@ -95,17 +95,17 @@ def _run(
     title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
     trainer = Trainer(config, source, folder, [progress_for(console, title)], reuse)
     begun_before = folder.config.is_file() and folder.read_config() == config
-    folder.create(config, source, trainer.device)
-    if begun_before:
-        trainer.restore()
-    try:
-        summary = trainer.run()
-        save_result(results, key, summary, trainer.rows)
-        say(console, f"{title}: {summary['last10_mean']:.2f} %, {summary['seconds_total']:.0f} s")
-    except TrainingFailedError as failure:
-        say(console, f"{title} failed: {failure}")
-    finally:
-        folder.unlock()
+    with folder.locked():
+        folder.create(config, source, trainer.device)
+        if begun_before:
+            trainer.restore()
+        try:
+            summary = trainer.run()
+            save_result(results, key, summary, trainer.rows)
+            took = f"{summary['seconds_total']:.0f} s"
+            say(console, f"{title}: {summary['last10_mean']:.2f} %, {took}")
+        except TrainingFailedError as failure:
+            say(console, f"{title} failed: {failure}")
     return trainer
 
 

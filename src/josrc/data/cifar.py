@@ -63,7 +63,7 @@ def _read(root: Path | None, train: bool) -> Any:
     """Torchvision's CIFAR-100; it checks the published md5 before it unpickles anything."""
     from torchvision.datasets import CIFAR100
 
-    folder = default_root() if root is None else root
+    folder = (default_root() if root is None else root).expanduser().resolve()
     if folder.name == CIFAR100.base_folder and folder.is_dir():
         folder = folder.parent
     try:

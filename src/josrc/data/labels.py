@@ -1,6 +1,10 @@
 """Label files: josrc's own noise files (npz) and anyone's labels (npz, npy, CSV)."""
 
 import csv
+import re
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,18 @@ from josrc.errors import UserError
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
 COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
+PLACES = ("id", "index")
+# What numpy, zip and csv raise on damaged files.
+UNREADABLE = (
+    ValueError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    csv.Error,
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+)
 
 
 def write_noise_file(path: Path, given: Labels, true: Labels, kind: NDArray[np.int8]) -> None:
@@ -38,7 +54,7 @@ def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Lab
         raise UserError(f"{path}: labels are read from .npz, .npy and .csv files, not '{suffix}'.")
     try:
         values, file_true = readers[suffix](path, class_names)
-    except (ValueError, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except UNREADABLE as error:
         raise UserError(f"{path} can't be read as labels: {error}") from None
     given = _checked(path, values, len(true), len(class_names))
     if file_true is not None and not np.array_equal(file_true, true):
@@ -47,37 +63,57 @@ def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Lab
 
 
 def _read_npz(path: Path, _: Sequence[str]) -> tuple[Any, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
-        if "given" not in arrays:
-            raise ValueError(
-                f"it holds {', '.join(arrays.files) or 'nothing'}, but no array 'given'"
-            )
-        return arrays["given"], arrays.get("true")
+    # Opened here: numpy leaves a file that it opened itself open when the archive is damaged.
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not an npz archive")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            if "given" not in arrays:
+                found = ", ".join(arrays.files) or "nothing"
+                raise ValueError(f"it holds {found}, but no array 'given'")
+            return arrays["given"], arrays.get("true")
 
 
 def _read_npy(path: Path, _: Sequence[str]) -> tuple[Any, None]:
-    return np.load(path, allow_pickle=False), None
+    with path.open("rb") as file:
+        return np.lib.format.read_array(file, allow_pickle=False), None
 
 
 def _read_csv(path: Path, class_names: Sequence[str]) -> tuple[Any, None]:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file) if row]
-    if not rows:
+        reader = csv.reader(file)
+        lines = [(reader.line_num, row) for row in reader if row]
+    if not lines:
         raise ValueError("it is empty")
-    header = [cell.strip().lower() for cell in rows[0]]
+    header = [cell.strip().lower() for cell in lines[0][1]]
     column = next((header.index(name) for name in COLUMNS if name in header), None)
-    if column is not None:
-        rows = rows[1:]
-    elif len(header) > 1:
+    if column is None and len(header) > 1:
         raise ValueError(f"no column is named {' or '.join(COLUMNS)} (found: {', '.join(header)})")
+    if column is not None:
+        lines = lines[1:]
+        _check_order(lines, header)
     number = {name: index for index, name in enumerate(class_names)}
     labels = []
-    for line, row in enumerate(rows, start=1 if column is None else 2):
+    for line, row in lines:
         cell = row[column or 0].strip() if len(row) > (column or 0) else ""
-        if cell not in number and not cell.lstrip("-").isdigit():
+        if cell not in number and not re.fullmatch("-?[0-9]{1,18}", cell):
             raise ValueError(f"line {line} holds {cell!r}, which is neither a class nor a number")
         labels.append(number[cell] if cell in number else int(cell))
     return np.array(labels), None
+
+
+def _check_order(lines: list[tuple[int, list[str]]], header: list[str]) -> None:
+    """Rows must stand in data order: where they carry a number, it must count from 0."""
+    place = next((header.index(name) for name in PLACES if name in header), None)
+    if place is None:
+        return
+    for expected, (line, row) in enumerate(lines):
+        if len(row) <= place or row[place].strip() != str(expected):
+            raise ValueError(
+                f"line {line} has {header[place]} {row[place] if len(row) > place else ''!r} where "
+                f"{expected} belongs: rows must be in data order, numbered from 0"
+            )
 
 
 def _checked(path: Path, values: Any, length: int, classes: int) -> Labels:

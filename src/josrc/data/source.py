@@ -106,6 +106,10 @@ def load_source(config: DataConfig) -> Source:
 def with_noise(source: Source, config: DataConfig) -> Source:
     """``source`` with labels from the noise file, or drawn as the configuration says."""
     if config.noise_file is not None:
+        if config.noise != "none" or config.rate > 0:
+            raise UserError(
+                "A noise file holds the labels: give it, or a noise and a rate, not both."
+            )
         given = read_label_file(config.noise_file, source.true, source.closed_names)
     else:
         matrix = transition_matrix(

@@ -167,6 +167,7 @@ def create_method(config: RunConfig, source: Source) -> Method:
             in_channels=source.images.shape[3],
             image_size=image_size,
             head=config.model.head,
+            width=config.model.width,
             pretrained=config.model.pretrained,
             weights=config.model.weights,
         )

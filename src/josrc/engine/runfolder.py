@@ -10,9 +10,10 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,29 +43,23 @@ class RunFolder:
         self.last = path / "weights" / "last.safetensors"
         self.best = path / "weights" / "best.safetensors"
         self.plots = path / "plots"
-        self._lock: IO[str] | None = None
 
     def create(self, config: RunConfig, source: Source, device: torch.device) -> None:
         """Write what is known before training: configuration, environment, labels."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.lock()
         write_text(self.config, config.to_yaml())
         write_text(self.path / "environment.json", json.dumps(environment(device), indent=2) + "\n")
         write_noise_file(self.noise, source.given, source.true, source.kind)
 
-    def lock(self) -> None:
-        """Make sure that no other process writes here; the lock ends with this process."""
-        self._lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{self.path} is in use by another josrc process.") from None
-
-    def unlock(self) -> None:
-        """Let others write here."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make sure that no other process writes here; a killed process leaves no lock behind."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"{self.path} is in use by another josrc process.") from None
+            yield
 
     def read_config(self) -> RunConfig:
         """The run's resolved configuration."""
@@ -114,10 +109,8 @@ def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunF
             raise UserError(f"{out} exists and is not empty.{resume}{again} Or name another --out.")
         if not is_run:
             raise UserError(f"{out} is not a josrc run folder, so --overwrite leaves it alone.")
-        folder = RunFolder(out)
-        folder.lock()
-        folder.unlock()
-        shutil.rmtree(out)
+        with RunFolder(out).locked():
+            shutil.rmtree(out)
     return RunFolder(out)
 
 

@@ -23,7 +23,7 @@ def method_names() -> list[str]:
 def get_method(key: str) -> type[Method]:
     """The method class of a key."""
     if key not in method_names():
-        near = difflib.get_close_matches(key, method_names(), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(key), method_names(), n=1, cutoff=0.5)
         hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(method_names())}."
         raise UserError(f"Unknown method '{key}'. {hint}")
     module = importlib.import_module(f"{__name__}.{key.replace('-', '_')}")

@@ -79,9 +79,9 @@ class JoSRCSettings(MethodSettings):
     # scaler that silently skipped such steps). With all three off, the literal equations run.
     guard_empty: bool = Field(True, description="no clean sample in a batch gives loss 0, not 0/0")
     guard_logarithms: bool = Field(True, description="probabilities below 1e-7 count as 1e-7")
-    # Without it a run at Sym-80 fell to chance when this term ran to minus infinity.
+    # Without cap and floor a run at Sym-80 fell to chance: this term went to -12,000.
     ood_divergence_cap: float | None = Field(
-        4.0, gt=0, description="bits of disagreement of an OOD sample that are rewarded; null: all"
+        4.0, gt=0, description="most divergence of an OOD sample that is rewarded; null: no limit"
     )
 
 
@@ -111,9 +111,7 @@ class JoSRC(Method):
         s, time = self.settings, epoch + self.settings.first_epoch
         warm = time < s.warm_up
         return {
-            "threshold": threshold_schedule(
-                time, s.warm_up, max(epochs, s.warm_up + 1), s.threshold, s.threshold_max
-            ),
+            "threshold": threshold_schedule(time, s.warm_up, epochs, s.threshold, s.threshold_max),
             "alpha": s.alpha if s.variant == "full" and not warm else 0.0,
             "relabel": 0.0 if warm else 1.0,
         }
@@ -146,7 +144,9 @@ class JoSRC(Method):
 
         loss = classification
         if s.variant == "full":
-            consistency = self._consistency(first, second, group == OOD).mean()  # Eq. 9
+            # During the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
+            one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
+            consistency = self._consistency(one, two, group == OOD).mean()  # Eq. 9
             loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
         return StepResult(
             loss,
@@ -163,8 +163,9 @@ class JoSRC(Method):
         teachers: list[Tensor] = list(self.mean_teacher.parameters())
         torch._foreach_lerp_(teachers, students, 1 - self.settings.teacher_decay)
         if self.settings.teacher_mode == "eval":
-            own = list(self.mean_teacher.buffers())
-            torch._foreach_copy_(own, list(self.network.buffers()))
+            buffers = zip(self.mean_teacher.buffers(), self.network.buffers(), strict=True)
+            for own, students_own in buffers:
+                own.copy_(students_own)
 
     def evaluated(self) -> dict[str, nn.Module]:
         """The student is what the paper tests; the teacher's accuracy comes with it."""

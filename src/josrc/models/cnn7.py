@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-CHANNELS = ((64, 64), (128, 128), (196, 16))
+CHANNELS = (64, 64, 128, 128, 196, 16)
 
 
 class CNN7(nn.Module):
@@ -18,23 +18,23 @@ class CNN7(nn.Module):
     Args:
         in_channels: channels of the images.
         image_size: height and width of the images; three poolings need at least 8 pixels.
+        width: scales the channels of all layers but the last; 1 is the published network.
     """
 
-    def __init__(self, in_channels: int, image_size: tuple[int, int]) -> None:
+    def __init__(self, in_channels: int, image_size: tuple[int, int], width: float = 1.0) -> None:
         super().__init__()
+        channels = [*(max(1, round(width * c)) for c in CHANNELS[:-1]), CHANNELS[-1]]
         layers: list[nn.Module] = []
-        before = in_channels
-        for block in CHANNELS:
-            for inputs, outputs in pairwise((before, *block)):
-                layers += [
-                    nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
-                    nn.BatchNorm2d(outputs),
-                    nn.ReLU(inplace=True),
-                ]
-            layers.append(nn.MaxPool2d(2))
-            before = block[-1]
+        for place, (inputs, outputs) in enumerate(pairwise([in_channels, *channels])):
+            layers += [
+                nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(inplace=True),
+            ]
+            if place % 2:
+                layers.append(nn.MaxPool2d(2))
         self.layers = nn.Sequential(*layers)
-        self.num_features = before * (image_size[0] // 8) * (image_size[1] // 8)
+        self.num_features = channels[-1] * (image_size[0] // 8) * (image_size[1] // 8)
 
     def forward(self, images: Tensor) -> Tensor:
         """Features ``(batch, num_features)``."""

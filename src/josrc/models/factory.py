@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from josrc.errors import UserError
@@ -35,6 +38,7 @@ def create_model(
     in_channels: int = 3,
     image_size: tuple[int, int] = (32, 32),
     head: str = "mlp",
+    width: float = 1.0,
     pretrained: bool = False,
     weights: Path | None = None,
 ) -> Classifier:
@@ -46,11 +50,12 @@ def create_model(
         in_channels: channels of the images.
         image_size: height and width of the images.
         head: ``mlp`` or ``linear``.
+        width: scales the channels of ``cnn7``; others have names for their sizes.
         pretrained: load timm's pretrained weights for the backbone.
         weights: a safetensors file or a PyTorch state dict to start from. Whatever of it does not
             fit the head is left out; a backbone that does not fit is an error.
     """
-    backbone, features = _backbone(name, in_channels, image_size, pretrained)
+    backbone, features = _backbone(name, in_channels, image_size, width, pretrained)
     model = Classifier(backbone, create_head(head, features, classes))
     if weights is not None:
         load_weights(model, weights)
@@ -58,14 +63,14 @@ def create_model(
 
 
 def _backbone(
-    name: str, in_channels: int, image_size: tuple[int, int], pretrained: bool
+    name: str, in_channels: int, image_size: tuple[int, int], width: float, pretrained: bool
 ) -> tuple[nn.Module, int]:
     if name == "cnn7":
         if pretrained:
             raise UserError("There are no pretrained weights for cnn7; use --weights FILE.")
         if min(image_size) < 8:
             raise UserError(f"cnn7 needs images of at least 8x8 pixels, not {image_size}.")
-        cnn = CNN7(in_channels, image_size)
+        cnn = CNN7(in_channels, image_size, width)
         return cnn, cnn.num_features
     import timm
 
@@ -76,61 +81,103 @@ def _backbone(
         raise UserError(f"Unknown model '{name}'.{hint}")
     kwargs: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": in_channels}
     try:
-        model = timm.create_model(name, **kwargs, img_size=image_size)
-    except TypeError:  # most convolutional networks take any size and no such argument
-        model = timm.create_model(name, **kwargs)
+        try:
+            model = timm.create_model(name, **kwargs, img_size=image_size)
+        except TypeError:  # most convolutional networks take any size and no such argument
+            model = timm.create_model(name, **kwargs)
     except Exception as error:
         if not pretrained:
-            raise
+            raise _wrong_size(name, image_size) from error
         raise UserError(
             f"timm could not load pretrained weights for {name}: {error}\n"
             "Without a network, pass --weights FILE."
         ) from None
+    _try_out(model, name, in_channels, image_size)
     features: Any = getattr(model, "head_hidden_size", None) or model.num_features
     return model, int(features)
 
 
+def _try_out(model: nn.Module, name: str, in_channels: int, image_size: tuple[int, int]) -> None:
+    """Forward one empty image: many backbones can't take every size."""
+    training = model.training
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, in_channels, *image_size))
+    except (RuntimeError, AssertionError, ZeroDivisionError, ValueError) as error:
+        raise _wrong_size(name, image_size) from error
+    model.train(training)
+
+
+def _wrong_size(name: str, image_size: tuple[int, int]) -> UserError:
+    height, width = image_size
+    return UserError(f"{name} can't take images of {height} x {width}; try --image-size 32 or 224.")
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file or a state dict; nothing in the file is ever executed."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     if not path.is_file():
         raise UserError(f"Weights file {path} does not exist.")
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
-        values = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path} can't be read as weights: {reason}") from None
+        with warnings.catch_warnings(action="ignore"):
+            values = torch.load(path, map_location="cpu", weights_only=True)
+    except SafetensorError as error:
+        raise UserError(f"{path} can't be read as weights: {error}") from None
+    except Exception:  # torch has no list of what a file that is no checkpoint raises
+        raise UserError(
+            f"{path} can't be read as weights: it is damaged, or holds Python objects other than "
+            "tensors, which josrc never executes. Save a state_dict() or a safetensors file."
+        ) from None
     for key in ("state_dict", "model"):
         if isinstance(values, dict) and isinstance(values.get(key), dict):
             values = values[key]
-    if not isinstance(values, dict) or not all(isinstance(v, Tensor) for v in values.values()):
+    if not isinstance(values, dict) or not values:
+        raise UserError(f"{path} holds no state dict.")
+    if not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in values.items()):
         raise UserError(f"{path} holds no state dict.")
     return values
 
 
+# Where torchvision and timm keep the classifier of a plain backbone.
+CLASSIFIERS = ("fc.", "head.", "classifier.", "last_linear.")
+# Counts batches only; PyTorch itself fills it in when an old file lacks it.
+OPTIONAL = "num_batches_tracked"
+
+
 def load_weights(model: Classifier, path: Path) -> None:
     """Copy weights into a classifier from a josrc file or from a plain backbone's file."""
-    values = {key.removeprefix("module."): value for key, value in read_weights(path).items()}
-    values = {key.removeprefix("network."): value for key, value in values.items()}
-    own = model.state_dict()
+    values = read_weights(path)
+    for prefix in ("module.", "network."):
+        values = {key.removeprefix(prefix): value for key, value in values.items()}
     if not any(key.startswith("backbone.") for key in values):
-        values = {f"backbone.{key}": value for key, value in values.items()}
-    backbone = {key for key in own if key.startswith("backbone.")}
-    missing = sorted(key for key in backbone if key not in values)
-    if missing:
-        raise UserError(f"{path} does not fit this model: it lacks {missing[0].split('.', 1)[1]}.")
-    for key in sorted(backbone):
-        if values[key].shape != own[key].shape:
-            raise UserError(
-                f"{path} does not fit this model: {key.split('.', 1)[1]} has shape "
-                f"{tuple(values[key].shape)} there and {tuple(own[key].shape)} here."
-            )
-    heads = {k for k in own if k.startswith("head.")}
+        values = {f"backbone.{key}": v for key, v in values.items() if not _is_classifier(key)}
+    own = model.state_dict()
+    _check_backbone(path, own, values)
+    heads = {key for key in own if key.startswith("head.")}
     fits = heads <= values.keys() and all(values[k].shape == own[k].shape for k in heads)
-    wanted = backbone | heads if fits else backbone
+    wanted = {key for key in own if key in values and (fits or key not in heads)}
     model.load_state_dict({key: values[key] for key in wanted}, strict=False)
+
+
+def _is_classifier(key: str) -> bool:
+    return key.startswith(CLASSIFIERS)
+
+
+def _check_backbone(path: Path, own: dict[str, Tensor], values: dict[str, Tensor]) -> None:
+    """Every tensor of the backbone must be there in its shape, and no other."""
+    ours = {key for key in own if key.startswith("backbone.") and not key.endswith(OPTIONAL)}
+    theirs = {key for key in values if key.startswith("backbone.") and not key.endswith(OPTIONAL)}
+    for key in sorted(ours - theirs):
+        _misfit(path, f"it lacks {key.removeprefix('backbone.')}")
+    for key in sorted(theirs - ours):
+        _misfit(path, f"it holds {key.removeprefix('backbone.')}, which this model lacks")
+    for key in sorted(ours):
+        here, there = tuple(own[key].shape), tuple(values[key].shape)
+        if here != there:
+            name = key.removeprefix("backbone.")
+            _misfit(path, f"{name} has shape {there} there and {here} here")
+
+
+def _misfit(path: Path, reason: str) -> None:
+    raise UserError(f"{path} does not fit this model: {reason}.")

@@ -1,0 +1,84 @@
+"""What every registered method promises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from josrc.errors import UserError
+from josrc.methods import Method, get_method, method_names
+
+# The keys that scripts rely on; a method may join, none is spelt otherwise.
+CONTRACT = [
+    "standard",
+    "decoupling",
+    "coteaching",
+    "coteaching-plus",
+    "jocor",
+    "josrc",
+    "f-correction",
+    "m-correction",
+    "joint-optim",
+    "metacleaner",
+    "mlnt",
+    "pencil",
+    "dividemix",
+    "cleannet",
+    "deepself",
+]
+
+
+def create(key: str) -> Method:
+    method = get_method(key)
+    return method(method.Settings.model_validate({}), lambda: nn.Linear(2, 3))
+
+
+def test_the_method_of_the_paper_and_its_baseline_are_there() -> None:
+    names = method_names()
+    assert {"josrc", "standard"} <= set(names) <= set(CONTRACT)
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(("key", "meant"), [("josrcc", "josrc"), ("standart", "standard")])
+def test_a_misspelt_method_is_answered_with_the_closest(key: str, meant: str) -> None:
+    with pytest.raises(UserError, match=f"Unknown method '{key}'.*Did you mean '{meant}'"):
+        get_method(key)
+
+
+@pytest.mark.parametrize("key", ["base", "Method", "", "../josrc", "zzzzzz"])
+def test_what_is_no_method_is_an_error_that_names_it(key: str) -> None:
+    with pytest.raises(UserError, match=f"Unknown method '{key}'"):
+        get_method(key)
+
+
+def test_an_unlike_name_is_answered_with_all_methods() -> None:
+    with pytest.raises(UserError, match=r"Known: .*josrc.*standard"):
+        get_method("zzzzzz")
+
+
+@pytest.mark.parametrize("key", method_names())
+def test_a_method_introduces_itself_and_its_settings_carry_its_key(key: str) -> None:
+    method = get_method(key)
+    assert method.title.strip()
+    assert method.reference.strip()
+    assert method.views in (1, 2)
+    assert method.Settings.model_validate({}).name == key
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 200])
+@pytest.mark.parametrize("key", method_names())
+def test_the_schedule_has_the_same_finite_values_in_every_epoch(key: str, epochs: int) -> None:
+    method = create(key)
+    plan = [method.schedule(epoch, epochs) for epoch in range(epochs)]
+    assert len({tuple(values) for values in plan}) == 1
+    assert torch.tensor([list(values.values()) for values in plan]).isfinite().all()
+
+
+@pytest.mark.parametrize("key", method_names())
+def test_the_tested_network_comes_first(key: str) -> None:
+    method = create(key)
+    networks = method.evaluated()
+    assert next(iter(networks)) == "test_accuracy"
+    own = list(method.modules())
+    assert all(any(network is module for module in own) for network in networks.values())

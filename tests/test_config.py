@@ -1,0 +1,324 @@
+"""Configuration: who wins, what is refused and how, and what scales with a run's length."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from josrc.config import (
+    OptimizerConfig,
+    RunConfig,
+    load_run_config,
+    merge,
+    nested,
+    parse_override,
+    parse_yaml,
+    recipe_names,
+    recipe_text,
+)
+from josrc.data.source import DATA_NAMES
+from josrc.errors import UserError
+from josrc.methods import method_names
+from josrc.methods.josrc import JoSRCSettings
+from josrc.runs import configure
+
+
+def config(*pairs: str, data: str = "digits-o", yaml: str = "", **options: Any) -> RunConfig:
+    """The configuration the command line makes of a YAML file, key=value pairs and options."""
+    layers = [parse_yaml(yaml, "F.yaml"), *(parse_override(pair) for pair in pairs)]
+    return configure(data, layers=layers, **options)
+
+
+def josrc_settings(run: RunConfig) -> JoSRCSettings:
+    assert isinstance(run.method, JoSRCSettings)
+    return run.method
+
+
+# --- who wins ------------------------------------------------------------------------------------
+
+
+def test_later_sources_win() -> None:
+    yaml = "batch_size: 32\nseed: 3"
+    assert RunConfig.model_fields["epochs"].default == 200
+    assert config().epochs == 40  # the recipe over the default
+    assert config().batch_size == 128
+    assert config(yaml=yaml).batch_size == 32  # the file over the recipe
+    assert config("batch_size=16", yaml=yaml).batch_size == 16  # a pair over the file
+    assert config(yaml=yaml, batch_size=8).batch_size == 8  # an option over the file
+    assert config("batch_size=16", "batch_size=24").batch_size == 24  # the last pair
+    assert config("batch_size=16", yaml=yaml, batch_size=8).seed == 3  # what none of them touches
+
+
+def test_a_section_keeps_what_a_later_source_does_not_mention() -> None:
+    run = config("optimizer.lr=0.1", yaml="optimizer: {weight_decay: 0.01}")
+    expected = {"lr": 0.1, "weight_decay": 0.01, "name": "adam", "momentum_after": 0.1}
+    assert run.optimizer.model_dump().items() >= expected.items()
+
+
+def test_an_option_that_is_not_given_changes_nothing() -> None:
+    assert config(yaml="seed: 3", seed=None, epochs=None) == config(yaml="seed: 3")
+
+
+def test_merging_leaves_both_sides_as_they_were() -> None:
+    base, over = {"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}
+    assert merge(base, over) == {"a": {"b": 3, "c": 2}, "d": 4}
+    assert (base, over) == ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4})
+
+
+def test_the_method_is_josrc_unless_another_is_named() -> None:
+    assert config().method.name == "josrc"
+    assert config(method="standard").method.name == "standard"
+    assert config("method.name=standard").method.name == "standard"
+    assert config(yaml="method: {name: standard}").method.name == "standard"
+
+
+def test_the_right_side_of_a_pair_is_read_as_yaml() -> None:
+    assert parse_override("method.alpha=0.3") == {"method": {"alpha": 0.3}}
+    assert parse_override("views.flip=false") == nested("views.flip", False)
+    assert parse_override("a=null") == {"a": None}
+    assert parse_override("a=b=c") == {"a": "b=c"}
+    assert config("optimizer.lr=1e-4").optimizer.lr == 1e-4  # YAML 1.1 takes this for a word
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pair", "key", "meant"),
+    [
+        ("epoch=3", "epoch", "epochs"),
+        ("optmizer.lr=1", "optmizer", "optimizer"),
+        ("methods.josrc.warm_up=1", "methods", "method"),
+        ("optimizer.decay_strat=1", "optimizer.decay_strat", "decay_start"),
+        ("method.alhpa=1", "method.alhpa", "alpha"),
+        ("data.noise_sed=1", "data.noise_sed", "noise_seed"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_closest(pair: str, key: str, meant: str) -> None:
+    with pytest.raises(UserError, match=rf"^Unknown key '{key}'\. Did you mean '{meant}'\?$"):
+        config(pair)
+
+
+def test_a_key_unlike_all_others_is_answered_with_those_of_its_section() -> None:
+    with pytest.raises(UserError, match=r"'views\.zzz'\. Known: pad, flip\.$"):
+        config("views.zzz=1")
+
+
+def test_a_key_of_another_method_is_unknown() -> None:
+    with pytest.raises(UserError, match=r"Unknown key 'method\.alpha'"):
+        config("method.alpha=0.3", method="standard")
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("epochs=0", r"epochs=0: .*greater than or equal to 1"),
+        ("epochs=many", r"epochs='many': .*valid integer"),
+        ("epochs=2.5", r"epochs=2\.5: .*integer"),
+        ("epochs=", r"epochs=None: .*integer"),
+        ("batch_size=1", r"batch_size=1: .*greater than or equal to 2"),
+        ("data.rate=1.5", r"data\.rate=1\.5: .*less than or equal to 1"),
+        ("data.noise=symetric", r"data\.noise='symetric': .*'symmetric'"),
+        ("optimizer.lr=0", r"optimizer\.lr=0: .*greater than 0"),
+        ("optimizer.lr=.nan", r"optimizer\.lr=nan"),
+        ("method.smoothing=1", r"method\.smoothing=1: .*less than 1"),
+        ("method.variant=all", r"method\.variant='all': .*'full'"),
+        ("method.warm_up=-1", r"method\.warm_up=-1: .*greater than or equal to 0"),
+        ("views=small", r"views='small'"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_names_key_and_value(pair: str, message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}"):
+        config(pair)
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(UserError) as caught:
+        config("epochs=0", "batch_size=0", "sede=3")
+    assert [line.split("=")[0] for line in str(caught.value).splitlines()] == [
+        "epochs",
+        "batch_size",
+        "Unknown key 'sede'. Did you mean 'seed'?",
+    ]
+
+
+@pytest.mark.parametrize("pair", ["alpha", "=3", " =3", ""])
+def test_what_is_no_pair_is_answered_with_an_example(pair: str) -> None:
+    with pytest.raises(UserError, match=r"key=value .*method\.alpha=0\.3"):
+        config(pair)
+
+
+def test_a_section_given_a_name_is_explained() -> None:
+    with pytest.raises(UserError, match=r"'method' is a section: write method\.name=standard"):
+        config("method=standard")
+
+
+@pytest.mark.parametrize("pair", ["model=resnet18", "optimizer=sgd"])
+def test_any_section_given_a_name_is_explained(pair: str) -> None:
+    key, _, name = pair.partition("=")
+    with pytest.raises(UserError, match=rf"'{key}' is a section: write {key}\.name={name}"):
+        config(pair)
+
+
+@pytest.mark.parametrize("pair", ["method.name=3", "method.name=[josrc]"])
+def test_a_method_name_that_is_no_word_is_a_mistake_with_a_message(pair: str) -> None:
+    with pytest.raises(UserError, match="method"):
+        config(pair)
+
+
+@pytest.mark.parametrize("pair", ["data.name=cifar100n-c", "data=cifar100n-c"])
+def test_data_named_twice_is_not_ignored(pair: str) -> None:
+    with pytest.raises(UserError, match="cifar100n-c"):
+        config(pair)
+
+
+def test_a_recipe_chosen_as_a_key_is_not_only_a_label() -> None:
+    with pytest.raises(UserError, match="recipe"):
+        config("recipe=nonsense")
+
+
+def test_an_unknown_method_data_set_option_or_recipe_is_told() -> None:
+    with pytest.raises(UserError, match=r"Unknown method 'josrcc'.*'josrc'"):
+        config(method="josrcc")
+    with pytest.raises(UserError, match=r"Unknown data set 'digits'.*'digits-o'"):
+        config(data="digits")
+    with pytest.raises(UserError, match="Unknown option 'epoch'"):
+        config(epoch=3)
+    with pytest.raises(UserError, match=r"digits-o has no recipe 'fancy'\. It has: augmented"):
+        configure("digits-o", recipe="fancy")
+    with pytest.raises(UserError, match=r"no recipe 'digitso'\. Did you mean 'digits-o'"):
+        recipe_text("digitso")
+
+
+def test_broken_yaml_is_an_error_that_names_its_file() -> None:
+    with pytest.raises(UserError, match=r"^F\.yaml is not valid YAML: (.|\n)*line 1"):
+        config(yaml="epochs: [3")
+    with pytest.raises(UserError, match=r"^F\.yaml must hold keys and values, not a list"):
+        config(yaml="- epochs")
+    with pytest.raises(UserError, match=r"^F\.yaml must hold keys and values, not a str"):
+        config(yaml="epochs")
+    assert config(yaml="# nothing yet") == config()
+
+
+def test_yaml_never_creates_objects() -> None:
+    with pytest.raises(UserError, match="not valid YAML"):
+        config(yaml="seed: !!python/object/apply:os.getpid []")
+
+
+# --- lengths in epochs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epochs", "warm_up", "decay_start"),
+    [(200, 10, 80), (400, 20, 160), (100, 5, 40), (3, 1, 1), (2, 1, 1), (1, 1, 1)],
+)
+def test_phases_scale_with_the_run(epochs: int, warm_up: int, decay_start: int) -> None:
+    run = config(data="cifar80n-o", epochs=epochs)
+    assert josrc_settings(run).warm_up == warm_up
+    assert run.optimizer.decay_start == decay_start
+
+
+@pytest.mark.parametrize(("epochs", "warm_up", "decay_start"), [(40, 4, 16), (20, 2, 8), (3, 1, 1)])
+def test_phases_of_a_recipe_are_relative_to_its_own_epochs(
+    epochs: int, warm_up: int, decay_start: int
+) -> None:
+    run = config(epochs=epochs)
+    assert josrc_settings(run).warm_up == warm_up
+    assert run.optimizer.decay_start == decay_start
+
+
+def test_phases_the_user_sets_are_kept_as_they_are() -> None:
+    run = config("method.warm_up=7", yaml="optimizer: {decay_start: 30}", epochs=3)
+    assert josrc_settings(run).warm_up == 7
+    assert run.optimizer.decay_start == 30
+    assert josrc_settings(config("method.warm_up=0", epochs=3)).warm_up == 0
+
+
+def test_the_part_of_a_recipe_for_one_method_leaves_others_alone() -> None:
+    assert config(method="standard").method.model_dump() == {"name": "standard"}
+
+
+# --- recipes and run folders ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", method_names())
+@pytest.mark.parametrize("data", DATA_NAMES)
+def test_every_data_set_has_a_configuration_for_every_method(data: str, method: str) -> None:
+    run = config(data=data, method=method)
+    assert (run.data.name, run.method.name) == (data, method)
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_a_recipe_begins_with_the_command_that_runs_it(recipe: str) -> None:
+    comment, program, command, data, *options = shlex.split(
+        recipe_text(recipe).splitlines()[0], comments=False
+    )
+    assert [comment, program, command] == ["#", "josrc", "train"]
+    assert data in DATA_NAMES
+    names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
+    chosen = dict(zip(names, options[1::2], strict=True))
+    suffix = chosen.pop("recipe", None)
+    assert recipe == (f"{data}.{suffix}" if suffix else data)
+    run = configure(data, recipe=suffix, **chosen)
+    assert run.data.noise == chosen["noise"]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        ["method.ood_divergence_cap=null", "optimizer.momentum_after=null", "epochs=3"],
+        ["data.root=/some where", "model.weights=w.pt", "method.warm_up=7", "model.image_size=64"],
+        ["method.name=standard", "optimizer.lr=1e-5", "seed=2147483647"],
+    ],
+    ids=str,
+)
+def test_a_resolved_configuration_survives_its_file(pairs: list[str], tmp_path: Path) -> None:
+    run = config(*pairs)
+    (tmp_path / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
+    assert load_run_config(tmp_path / "config.yaml") == run
+
+
+def test_what_is_no_run_configuration_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    with pytest.raises(UserError, match=r"config\.yaml does not exist: .* is not a josrc run"):
+        load_run_config(path)
+    for text in ("epochs: 3", "method: josrc", "method: {}"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=r"config\.yaml names no method"):
+            load_run_config(path)
+
+
+# --- the optimizer's schedule --------------------------------------------------------------------
+
+
+def test_the_learning_rate_of_the_published_code() -> None:
+    optimizer = config(data="cifar80n-o").optimizer
+    for epoch in range(200):
+        decayed = epoch >= 80
+        rate = (200 - epoch) / 120 * 1e-3 if decayed else 1e-3
+        assert optimizer.at(epoch, 200) == pytest.approx((rate, 0.1 if decayed else 0.9))
+
+
+def test_cosine_decay_follows_half_a_wave() -> None:
+    optimizer = OptimizerConfig(lr=0.002, decay="cosine", decay_start=0)
+    for epoch in range(15):
+        rate = 0.001 * (1 + math.cos(math.pi * epoch / 15))
+        assert optimizer.at(epoch, 15) == pytest.approx((rate, 0.9))
+
+
+def test_without_decay_rate_and_momentum_stay() -> None:
+    optimizer = OptimizerConfig(lr=0.1, decay="none", decay_start=1, momentum_after=0.1)
+    assert {optimizer.at(epoch, 5) for epoch in range(5)} == {(0.1, 0.9)}
+
+
+@pytest.mark.parametrize("decay_start", [0, 1, 3, 10])
+def test_the_learning_rate_of_a_short_run_stays_positive(decay_start: int) -> None:
+    optimizer = OptimizerConfig(lr=0.1, decay_start=decay_start)
+    rates = [optimizer.at(epoch, 3)[0] for epoch in range(3)]
+    assert all(0 < rate <= 0.1 for rate in rates)
+    assert rates == sorted(rates, reverse=True)

@@ -1,0 +1,148 @@
+"""The criteria against the numbers known of them, and against independent formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.spatial.distance import jensenshannon
+
+from josrc.losses import smooth_labels
+from josrc.selection import (
+    CLEAN,
+    ID,
+    OOD,
+    clean_likelihood,
+    divide,
+    ood_likelihood,
+    threshold_schedule,
+)
+
+
+def prediction(classes: int, on_label: float, rival: bool = False) -> np.ndarray:
+    """A prediction that gives class 0 ``on_label`` and the rest to all others, or to class 1."""
+    p = np.zeros(classes)
+    p[0] = on_label
+    if rival:
+        p[1] = 1 - on_label
+    else:
+        p[1:] = (1 - on_label) / (classes - 1)
+    return p
+
+
+def by_formula(p: np.ndarray, epsilon: float) -> float:
+    """P_clean of a sample with label 0, in float64 and without the project's functions."""
+    y = prediction(len(p), 1 - epsilon)
+    return 1 - jensenshannon(p, y, base=2) ** 2
+
+
+def by_code(p: np.ndarray, epsilon: float) -> float:
+    label = smooth_labels(torch.tensor([0]), len(p), epsilon)
+    return clean_likelihood(torch.tensor(p[None], dtype=torch.float32), label).item()
+
+
+@pytest.mark.parametrize(
+    ("classes", "epsilon", "kind", "expected"),
+    [
+        (100, 0.6, "uniform", 0.794),
+        (100, 0.6, "label", 0.604),
+        (100, 0.6, "wrong", 0.027),
+        (80, 0.6, "uniform", 0.800),
+        (14, 0.7, "uniform", 0.934),
+        (14, 0.7, "label", 0.507),
+        (101, 0.65, "uniform", 0.827),
+        (101, 0.65, "label", 0.557),
+    ],
+)
+def test_clean_likelihood_of_typical_predictions(
+    classes: int, epsilon: float, kind: str, expected: float
+) -> None:
+    on_label = {"uniform": 1 / classes, "label": 1.0, "wrong": 0.0}[kind]
+    p = prediction(classes, on_label, rival=kind == "wrong")
+    assert by_formula(p, epsilon) == pytest.approx(expected, abs=6e-4)
+    assert by_code(p, epsilon) == pytest.approx(by_formula(p, epsilon), abs=1e-6)
+
+
+def test_clean_likelihood_is_highest_where_the_prediction_matches_the_smoothing() -> None:
+    grid = np.linspace(0, 1, 21)
+    likelihood = [by_code(prediction(100, on_label), 0.6) for on_label in grid]
+    assert grid[int(np.argmax(likelihood))] == pytest.approx(0.4)
+    assert max(likelihood) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("tau", "low", "high"),
+    [(0.8, 0.013, 0.887), (0.85, 0.043, 0.833), (0.9, 0.09, 0.762), (0.949, 0.164, 0.663)],
+)
+def test_clean_means_a_window_of_label_probability(tau: float, low: float, high: float) -> None:
+    def margin(on_label: float) -> float:
+        return by_formula(prediction(100, on_label), 0.6) - tau
+
+    edges = brentq(margin, 0, 0.4), brentq(margin, 0.4, 1)
+    assert edges == pytest.approx((low, high), abs=1e-3)
+    for edge, inwards in zip(edges, (1e-4, -1e-4), strict=True):
+        assert by_code(prediction(100, edge + inwards), 0.6) > tau
+        assert by_code(prediction(100, edge - inwards), 0.6) < tau
+
+
+def test_at_the_starting_threshold_only_over_confident_samples_are_unclean() -> None:
+    assert by_code(prediction(100, 0.0), 0.6) > 0.75
+    assert by_code(prediction(100, 0.927), 0.6) > 0.75
+    assert by_code(prediction(100, 0.929), 0.6) < 0.75
+
+
+def test_a_single_rival_keeps_a_sample_from_being_clean_after_the_warm_up() -> None:
+    likelihood = [by_code(prediction(100, p, rival=True), 0.6) for p in np.linspace(0, 1, 101)]
+    assert max(likelihood) < 0.675
+
+
+def test_clean_likelihood_is_one_value_a_sample() -> None:
+    p = np.stack([prediction(10, on_label) for on_label in (0.1, 0.4, 0.9)])
+    label = smooth_labels(torch.zeros(3, dtype=torch.long), 10, 0.6)
+    likelihood = clean_likelihood(torch.tensor(p, dtype=torch.float32), label)
+    np.testing.assert_allclose(likelihood, [by_formula(row, 0.6) for row in p], atol=1e-6)
+
+
+def test_ood_likelihood_is_one_where_the_top_classes_differ() -> None:
+    first = torch.tensor([[0.9, 0.1, 0.0], [0.9, 0.1, 0.0], [0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
+    second = torch.tensor([[0.4, 0.3, 0.3], [0.4, 0.6, 0.0], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])
+    assert ood_likelihood(first, second).tolist() == [0, 1, 1, 1]
+    assert ood_likelihood(second, first).tolist() == [0, 1, 1, 1]
+
+
+def test_disagreement_matters_only_for_unclean_samples() -> None:
+    clean = torch.tensor([True, True, False, False])
+    disagree = torch.tensor([0.0, 1.0, 0.0, 1.0])
+    assert divide(clean, disagree).tolist() == [CLEAN, CLEAN, ID, OOD]
+
+
+# --- threshold_schedule, Eq. 12 ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        (0, 0),
+        (1, 0.075),
+        (9, 0.675),
+        (10, 0.75),
+        (105, 0.85),  # half of the way from 10 to 200
+        (199, 0.75 + 0.2 * 189 / 190),
+        (200, 0.95),
+    ],
+)
+def test_threshold_of_the_paper_at_a_time(time: int, expected: float) -> None:
+    assert threshold_schedule(time, 10, 200, 0.75, 0.95) == pytest.approx(expected)
+
+
+def test_threshold_without_warm_up_begins_at_its_value() -> None:
+    thresholds = [threshold_schedule(t, 0, 4, 0.75, 0.95) for t in range(5)]
+    assert thresholds == pytest.approx([0.75, 0.8, 0.85, 0.9, 0.95])
+
+
+@pytest.mark.parametrize(("warm_up", "last"), [(10, 200), (1, 2), (0, 1), (3, 3)])
+def test_threshold_never_falls(warm_up: int, last: int) -> None:
+    thresholds = [threshold_schedule(t, warm_up, last, 0.75, 0.95) for t in range(last + 1)]
+    assert thresholds == sorted(thresholds)
+    assert thresholds[-1] == pytest.approx(0.75 if warm_up == last else 0.95)
