@@ -4,13 +4,13 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Four workers would fight over two cores; each test process uses one thread (tests/conftest.py).
+# One worker a core: each test process computes with one thread (tests/conftest.py).
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test test-slow lint format setup clean
+.PHONY: help demo test lint format setup clean
 
 help:
-	@echo "make demo    train on noisy digits in two minutes and see what josrc finds"
+	@echo "make demo    train on noisy digits for a minute and see what josrc finds"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make format  let ruff rewrite the sources"
@@ -20,9 +20,6 @@ demo: $(VENV)/.base
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
-
-test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -95,22 +95,36 @@ def test_an_existing_run_is_not_overwritten_silently(
 ) -> None:
     before = (run / "metrics.csv").read_bytes()
     assert josrc("train", "digits-o", *NOISY, *FAST, "--out", run) == 2
-    assert "josrc resume" in capsys.readouterr().err
+    assert "holds a run" in capsys.readouterr().err
     assert (run / "metrics.csv").read_bytes() == before
 
 
-def test_overwrite_replaces_a_run_but_never_another_folder(
+def test_overwrite_never_touches_a_folder_with_files_of_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "config.yaml").write_text("of: another program")
     (tmp_path / "thesis.tex").write_text("years of work")
-    arguments = ["train", "digits-o", *NOISY, *FAST, "--overwrite"]
-    assert josrc(*arguments, "--out", tmp_path) == 2
-    assert "not a josrc run folder" in capsys.readouterr().err
-    assert (tmp_path / "thesis.tex").read_text() == "years of work"
-    run = tmp_path / "run"
-    for method in ("josrc", "standard"):
-        assert josrc(*arguments, "--method", method, "--epochs", "1", "--out", run) == 0
-    assert json.loads((run / "summary.json").read_text())["method"] == "standard"
+    assert josrc("train", "digits-o", *NOISY, *FAST, "--overwrite", "--out", tmp_path) == 2
+    assert "thesis.tex, which is not of a run" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "thesis.tex"]
+
+
+def test_overwrite_replaces_a_run_once_the_new_one_can_begin(tmp_path: Path) -> None:
+    arguments = ["train", "digits-o", *NOISY, *FAST, "--epochs", "1", "--out", tmp_path / "run"]
+    assert josrc(*arguments) == 0
+    assert josrc(*arguments, "--overwrite", "--model", "resnet81") == 2
+    summary = tmp_path / "run" / "summary.json"
+    assert json.loads(summary.read_text())["method"] == "josrc"
+    assert josrc(*arguments, "--overwrite", "--method", "standard") == 0
+    assert json.loads(summary.read_text())["method"] == "standard"
+    assert not (tmp_path / "run" / "plots" / "selection.png").exists()
+
+
+def test_a_start_that_was_killed_leaves_a_folder_that_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / "noise.npz.partial").write_bytes(b"half")
+    short = [*NOISY, *FAST, "--epochs", "1", "--method", "standard"]
+    assert josrc("train", "digits-o", *short, "--out", tmp_path) == 0
 
 
 def test_runs_without_a_name_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +154,20 @@ MISTAKES = {
     "unknown data": (["train", "digit-o"], "Did you mean 'digits-o'"),
     "rate above 1": (["train", "digits-o", "--rate", "1.5"], "data.rate=1.5"),
     "rate below 0": (["noise", "digits-o", "--rate", "-0.1", "--out", "n.npz"], "data.rate=-0.1"),
-    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Noise 'none' has no rate"),
-    "noise kind": (["train", "digits-o", "--noise", "symetric"], "data.noise='symetric'"),
-    "no superclasses": (["train", "digits-o", "--noise", "superclass"], "superclasses"),
+    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Rate 0.2 of which noise?"),
+    "noise without rate": (["train", "digits-o", "--noise", "block"], "needs a rate"),
+    "noise twice": (
+        ["train", "digits-o", "--noise-file", "eights.npy", "--noise", "block", "--rate", "0.1"],
+        "not both",
+    ),
+    "noise kind": (["train", "digits-o", "--noise", "symetric"], "Did you mean 'symmetric'"),
+    "no superclasses": (
+        ["train", "digits-o", "--noise", "superclass", "--rate", "0.1"],
+        "superclasses",
+    ),
     "unknown method": (["train", "digits-o", "--method", "jo-src"], "Did you mean 'josrc'"),
     "unknown model": (["train", "digits-o", "--model", "resnet81"], "Unknown model 'resnet81'"),
-    "unknown key": (["train", "digits-o", "method.alfa=1"], "Did you mean 'alpha'"),
+    "unknown key": (["train", "digits-o", "method.alfa=1"], "Did you mean 'method.alpha'"),
     "unknown section": (["train", "digits-o", "methods.alpha=1"], "Did you mean 'method'"),
     "no key=value": (["train", "digits-o", "fast"], "key=value"),
     "wrong type": (["train", "digits-o", "epochs=many"], "epochs='many'"),
@@ -162,6 +184,13 @@ MISTAKES = {
     "recipe of data": (["train", "digits-o", "--recipe", "plain"], "no recipe 'plain'"),
     "missing data": (["train", "cifar80n-o", "--data-root", "empty"], "cifar-100-python"),
     "small images": (["train", "digits-o", "--image-size", "6"], "at least 8x8"),
+    "out in a file": (["train", "digits-o", "--out", "eights.npy/run"], "Not a directory"),
+    "binary config": (["train", "digits-o", "--config", "eights.npy"], "not valid YAML"),
+    "numbered cpu": (["train", "digits-o", "--device", "cpu:3"], "cpu:3"),
+    "nesterov": (
+        ["train", "digits-o", "optimizer.nesterov=true", "optimizer.momentum=0"],
+        "needs an optimizer.momentum",
+    ),
     "captured on a CPU": (
         ["train", "digits-o", "--engine", "captured", "--device", "cpu"],
         "needs a GPU",
@@ -267,3 +296,82 @@ def test_the_demo_compares_both_methods(tmp_path: Path, capsys: pytest.CaptureFi
     output = capsys.readouterr().out
     for word in ("standard", "josrc", "test accuracy", "out of", "plots"):
         assert word in output
+
+
+def interrupted(tmp_path: Path, *arguments: str) -> Path:
+    """A run that was stopped in its second epoch."""
+    folder = tmp_path / "stopped"
+    running = process("train", "digits-o", *arguments, "--epochs", "5", "--out", folder)
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "epoch 1/5" in line:
+            break
+    running.terminate()
+    running.communicate()
+    return folder
+
+
+def test_a_run_goes_on_only_as_what_it_began(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "w.safetensors"
+    first = tmp_path / "first"
+    short = [*NOISY, *FAST, "--epochs", "1", "--method", "standard"]
+    assert josrc("train", "digits-o", *short, "--out", first) == 0
+    (first / "weights" / "last.safetensors").rename(weights)
+    run = interrupted(tmp_path, *NOISY, "--method", "standard", "--weights", str(weights))
+    config = (run / "config.yaml").read_text()
+
+    (run / "config.yaml").write_text(config.replace("lr: 0.001", "lr: 0.01"))
+    assert josrc("resume", run, "--quiet") == 2
+    assert "optimizer.lr was 0.001 and is now 0.01" in capsys.readouterr().err
+
+    # Neither the weights it began with nor its noise file are needed to go on.
+    (run / "config.yaml").write_text(config)
+    weights.unlink()
+    (run / "noise.npz").unlink()
+    assert josrc("resume", run, "--quiet") == 0
+    assert (run / "noise.npz").is_file()
+    assert len(metrics(run)) == 5
+    assert (run / "plots" / "accuracy.png").is_file()
+
+
+def test_a_path_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "[bold]:smile:[/b] ü"
+    arguments = ["--epochs", "1", "--batch-size", "256", "--method", "standard"]
+    assert josrc("train", "digits-o", *NOISY, *arguments, "--out", run) == 0
+    assert f"Run folder: {run}" in capsys.readouterr().out
+
+
+def test_a_reader_who_leaves_does_not_end_the_training(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    arguments = ["--epochs", "2", "--method", "standard", "--out", run]
+    running = process("train", "digits-o", *NOISY, *arguments, stderr=subprocess.PIPE)
+    assert running.stdout is not None
+    running.stdout.close()
+    assert running.wait() == 0, running.stderr.read() if running.stderr else ""
+    assert running.stderr is not None
+    running.stderr.close()
+    assert (run / "summary.json").is_file()
+
+
+def test_a_terminal_shows_a_bar_that_fits(tmp_path: Path) -> None:
+    code = (
+        "import os, pty, sys\n"
+        "os.environ.update(COLUMNS='80', TERM='xterm')\n"
+        "os.environ.pop('NO_COLOR', None)\n"
+        "sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    )
+    command = [sys.executable, "-m", "josrc", "train", "digits-o", *NOISY, "--epochs", "2"]
+    arguments = ["--out", str(tmp_path / "run"), "--batch-size", "256"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "epoch 2/2" in done.stdout
+    assert "left" in done.stdout
+    assert "clean" in done.stdout

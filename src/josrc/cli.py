@@ -5,7 +5,6 @@ Heavy libraries are imported by the commands that need them: ``josrc --help`` mu
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Train image classifiers on labels you can't trust, and learn which labels are wrong.",
+    help="Train image classifiers on labels you can't trust.",
 )
 bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
 app.add_typer(bench, name="bench")
@@ -98,7 +97,7 @@ def train(
     if config is not None:
         if not config.is_file():
             raise UserError(f"Configuration file {config} does not exist.")
-        layers.insert(0, parse_yaml(config.read_text(encoding="utf-8"), str(config)))
+        layers.insert(0, parse_yaml(config.read_bytes(), str(config)))
     settings = configure(
         data,
         recipe=recipe,
@@ -133,8 +132,7 @@ def resume(
     """Go on with an interrupted run, to the end it would have had."""
     from josrc.runs import resume as resume_run
 
-    console = _console(quiet)
-    _report(resume_run(run, data_root=data_root, device=device, console=console), console)
+    _report(resume_run(run, data_root=data_root, device=device, quiet=quiet), _console(quiet))
 
 
 @app.command()
@@ -156,6 +154,8 @@ def noise(
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
+    if out.exists():
+        raise UserError(f"{out} exists; name another file.")
     settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
     source = load_source(settings.data)
     write_noise_file(out, source.given, source.true, source.kind)
@@ -208,7 +208,9 @@ def bench_run(
     cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
     minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Shorter runs, for a trial.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
+    ] = None,
     data_root: DataRoot = None,
     device: Device = None,
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
@@ -254,19 +256,20 @@ def bench_render(
 
 
 def _console(quiet: bool = False) -> Console:
-    from rich.console import Console
+    from josrc.terminal import Terminal
 
-    return Console(quiet=quiet)
+    return Terminal(quiet=quiet)
 
 
 def _report(run: Run, console: Console) -> None:
+    from josrc.terminal import say
+
     summary = run.summary
-    console.print(
-        f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last 10 epochs), "
-        f"best {summary['best']:.2f} % in epoch {summary['best_epoch']}, "
-        f"{summary['seconds_total']:.0f} s.\nRun folder: {run.path}",
-        highlight=False,
-        soft_wrap=True,
+    say(
+        console,
+        f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
+        f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
+        f"{summary['best_epoch']}, {summary['seconds_total']:.0f} s.\nRun folder: {run.path}",
     )
 
 
@@ -278,8 +281,8 @@ def main(arguments: list[str] | None = None) -> Any:
         _leave(f"josrc: {error}", 2)
     except InterruptedRunError as stop:
         _leave(str(stop), 128 + stop.signal_number)
-    except KeyboardInterrupt:
-        _leave("Stopped.", 128 + signal.SIGINT)
+    except OSError as error:
+        _leave(f"josrc: {error}. What was saved before is whole.", 2)
 
 
 def _leave(message: str, code: int) -> None:

@@ -6,18 +6,29 @@ for the chosen method, the user's YAML file, options and ``key=value`` pairs.
 
 from __future__ import annotations
 
-import difflib
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
 
-from josrc.errors import UserError
+from josrc.errors import UserError, closest
 
 Values = dict[str, Any]
+# A run may be resumed from another folder, so its files keep their whole path.
+File = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
 
 
@@ -36,12 +47,22 @@ class DataConfig(Section):
     """Which data, and which noise is added to its labels."""
 
     name: str
-    root: Path | None = None
+    root: File | None = None
     noise: NoiseKind = "none"
     rate: float = Field(0.0, ge=0, le=1)
     # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
     noise_seed: int = Field(0, ge=0, lt=2**32)
-    noise_file: Path | None = None
+    noise_file: File | None = None
+
+    @model_validator(mode="after")
+    def _noise_and_rate_belong_together(self) -> Self:
+        if self.noise_file is not None and (self.noise != "none" or self.rate > 0):
+            raise ValueError("A noise file holds the labels: give it, or noise and rate, not both.")
+        if self.noise == "none" and self.rate > 0:
+            raise ValueError(f"Rate {self.rate} of which noise? Add --noise symmetric, say.")
+        if self.noise != "none" and "rate" not in self.model_fields_set:
+            raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, say.")
+        return self
 
 
 class ViewConfig(Section):
@@ -59,7 +80,7 @@ class ModelConfig(Section):
     head: Literal["linear", "mlp"] = "mlp"
     width: float = Field(1.0, gt=0, description="scales the channels of cnn7 alone")
     pretrained: bool = False
-    weights: Path | None = None
+    weights: File | None = None
     image_size: int | None = Field(None, ge=4)
 
 
@@ -76,10 +97,14 @@ class OptimizerConfig(Section):
     # Co-teaching's code, and Jo-SRC's after it, lowers Adam's beta1 when the decay begins.
     momentum_after: float | None = Field(None, ge=0, lt=1)
 
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> Self:
+        if self.nesterov and 0 in (self.momentum, self.momentum_after):
+            raise ValueError("optimizer.nesterov=true needs an optimizer.momentum above 0.")
+        return self
+
     def at(self, epoch: int, epochs: int) -> tuple[float, float]:
         """Learning rate and momentum of a zero-based epoch."""
-        import math
-
         begun = epoch >= self.decay_start and self.decay != "none"
         momentum = (
             self.momentum_after if begun and self.momentum_after is not None else self.momentum
@@ -136,7 +161,7 @@ def recipe_names() -> list[str]:
 def recipe_text(name: str) -> str:
     """A recipe as it is written, its first line the command that runs it."""
     if name not in recipe_names():
-        raise UserError(f"There is no recipe '{name}'.{_closest(name, recipe_names())}")
+        raise UserError(f"There is no recipe '{name}'.{closest(name, recipe_names())}")
     return (resources.files("josrc") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -147,11 +172,11 @@ def load_recipe(name: str) -> Values:
     return merge(load_recipe(base), values) if base else values
 
 
-def parse_yaml(text: str, where: str) -> Values:
-    """YAML text as a mapping, or an error that names where it came from."""
+def parse_yaml(text: str | bytes, where: str) -> Values:
+    """YAML as a mapping, or an error that names where it came from."""
     try:
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{where} is not valid YAML: {error}") from None
     if values is None:
         return {}
@@ -238,7 +263,7 @@ def load_run_config(path: Path) -> RunConfig:
     """The configuration a run folder holds, exactly as it was resolved."""
     if not path.is_file():
         raise UserError(f"{path} does not exist: {path.parent} is not a josrc run folder.")
-    values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    values = parse_yaml(path.read_bytes(), str(path))
     if not isinstance(values.get("method"), dict) or "name" not in values["method"]:
         raise UserError(f"{path} names no method: it is not the configuration of a run.")
     return build(values, values, values)
@@ -261,16 +286,18 @@ def _sentences(model: type[BaseModel], error: ValidationError, prefix: str) -> I
         key = ".".join([prefix, *path] if prefix else path)
         if problem["type"] == "extra_forbidden":
             known = list(_model_at(model, path[:-1]).model_fields)
-            yield f"Unknown key '{key}'.{_closest(path[-1], known)}"
+            place = key.removesuffix(path[-1])
+            yield f"Unknown key '{key}'.{closest(path[-1], known, place)}"
+        elif problem["type"] == "literal_error":
+            choices = re.findall("'([^']*)'", problem["msg"])
+            hint = closest(str(problem["input"]), choices)
+            yield f"{key}={problem['input']!r} is not possible.{hint}"
+        elif problem["type"] == "value_error":
+            yield str(problem["ctx"]["error"])
         elif problem["type"] == "missing":
             yield f"'{key}' is missing."
         else:
             yield f"{key}={problem['input']!r}: {problem['msg']}."
-
-
-def _closest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f" Did you mean '{near[0]}'?" if near else f" Known: {', '.join(known)}."
 
 
 def _recipe_file(data: str, recipe: object) -> str:

@@ -1,4 +1,4 @@
-"""``josrc demo``: two minutes that show what wrong labels do, and what Jo-SRC does about them."""
+"""``josrc demo``: a minute that shows what wrong labels do, and what Jo-SRC does about them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from josrc.engine.metrics import Row
 from josrc.engine.runfolder import free_name
 from josrc.runs import Run, configure, start
+from josrc.terminal import say
 
 NOISE, RATE = "symmetric", 0.5
 
@@ -16,9 +18,9 @@ NOISE, RATE = "symmetric", 0.5
 def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run]:
     """Train Standard and Jo-SRC on ``digits-o`` under heavy noise and print a small table."""
     folder = out or free_name(Path("runs") / "demo")
-    console.print(
+    say(
+        console,
         f"Digits 0 to 7, {RATE:.0%} of their labels wrong, all 8s and 9s mixed in as foreigners.",
-        highlight=False,
     )
     runs = []
     for method in ("standard", "josrc"):
@@ -26,12 +28,12 @@ def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run
         runs.append(start(config, folder / method, console=console))
     console.print(_table(runs))
     for run in runs:
-        console.print(f"{run.path}  plots: {run.path / 'plots'}", highlight=False, soft_wrap=True)
+        say(console, f"{run.path}  plots: {run.path / 'plots'}")
     return runs
 
 
 def _table(runs: list[Run]) -> Table:
-    table = Table(title="digits-o: accuracy on clean test images, precision of the selection")
+    table = Table(title="Test accuracy, and what training samples were taken for (share rightly)")
     for column in (
         "method",
         "test accuracy",
@@ -43,11 +45,18 @@ def _table(runs: list[Run]) -> Table:
         table.add_column(column, justify="left" if column == "method" else "right")
     for run in runs:
         last = run.metrics[-1]
-        precisions = [last[f"{group}_precision"] for group in ("clean", "id", "ood")]
         table.add_row(
             run.summary["method"],
             f"{run.summary['last10_mean']:.1f} %",
-            *("-" if p is None else f"{p:.0f} %" for p in precisions),
+            *(_found(last, group) for group in ("clean", "id", "ood")),
             f"{run.summary['seconds_total']:.0f}",
         )
     return table
+
+
+def _found(row: Row, group: str) -> str:
+    """How many samples were sorted into a group, and how many of them rightly."""
+    count, precision = row[f"n_{group}"], row[f"{group}_precision"]
+    if count is None:
+        return "-"
+    return f"{count:.0f}" if precision is None else f"{count:.0f} ({precision:.0f} %)"

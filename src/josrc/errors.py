@@ -1,7 +1,9 @@
 """Errors that people see."""
 
+import difflib
 import shlex
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -14,12 +16,17 @@ class TrainingFailedError(UserError):
 
 
 class InterruptedRunError(Exception):
-    """A signal asked the run to stop; its state is saved."""
+    """A signal asked the run to stop."""
 
-    def __init__(self, signal_number: int, folder: Path) -> None:
+    def __init__(self, signal_number: int, folder: Path, saved: str) -> None:
         self.signal_number = signal_number
-        self.folder = folder
         super().__init__(
-            f"Stopped by {signal.Signals(signal_number).name}; the state is saved.\n"
+            f"Stopped by {signal.Signals(signal_number).name}; {saved}.\n"
             f"Go on with: josrc resume {shlex.quote(str(folder))}"
         )
+
+
+def closest(word: str, known: Sequence[str], prefix: str = "") -> str:
+    """`` Did you mean 'josrc'?``, or all there is where nothing is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f" Did you mean '{prefix}{near[0]}'?" if near else f" Known: {', '.join(known)}."

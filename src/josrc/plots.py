@@ -11,7 +11,9 @@ import torch
 from josrc.config import RunConfig
 from josrc.data.source import Source
 from josrc.data.views import WeakView
+from josrc.engine.events import Listener
 from josrc.engine.metrics import Row
+from josrc.engine.runfolder import RunFolder
 
 BLUE, ORANGE, GREEN, GREY = "#2563eb", "#ea580c", "#16a34a", "#6b7280"
 GROUP_COLOURS = {"clean": GREEN, "id": BLUE, "ood": ORANGE}
@@ -34,8 +36,24 @@ def _figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4
 def _save(figure: Any, path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    figure.savefig(path, dpi=120)
+    partial = path.with_name(path.name + ".partial")
+    figure.savefig(partial, dpi=120, format="png")
+    partial.replace(path)
     plt.close(figure)
+
+
+class Pictures(Listener):
+    """Draws a run when it ends: also when it was stopped or failed, which one wants to see."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    def ended(self, summary: dict[str, Any] | None) -> None:
+        """Draw what ``metrics.csv`` holds."""
+        rows = self.folder.read_metrics()
+        if rows:
+            self.folder.plots.mkdir(exist_ok=True)
+            plot_run(rows, self.folder.plots)
 
 
 def plot_run(rows: Sequence[Row], folder: Path) -> list[Path]:

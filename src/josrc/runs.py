@@ -10,13 +10,15 @@ from typing import Any
 from rich.console import Console
 
 from josrc.config import RunConfig, Values, merge, nested, resolve
+from josrc.data.labels import write_noise_file
 from josrc.data.source import Source, check_name, load_source
 from josrc.engine.events import Listener, create_progress
 from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
-from josrc.plots import plot_run, plot_views
+from josrc.plots import Pictures, plot_views
+from josrc.terminal import Terminal, say
 
 # Short names of the options that scripts use, and the configuration keys they set.
 OPTIONS = {
@@ -111,7 +113,7 @@ def train(
     """
     layers = [nested(key, value) for key, value in (settings or {}).items()]
     config = configure(data, recipe=recipe, layers=layers, **options)
-    console = Console(quiet=quiet, stderr=True)
+    console = Terminal(quiet=quiet)
     return start(config, Path(out) if out else None, overwrite=overwrite, console=console)
 
 
@@ -119,8 +121,9 @@ def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, conso
     """Begin a run."""
     source = load_source(config.data)
     folder = prepare_folder(out, config, overwrite)
-    trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
+    trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
     with folder.locked():
+        folder.clear()
         folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
         return complete(trainer)
@@ -129,9 +132,9 @@ def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, conso
 def resume(
     path: str | Path,
     *,
-    data_root: Path | None = None,
+    data_root: str | Path | None = None,
     device: str | None = None,
-    console: Console | None = None,
+    quiet: bool = True,
 ) -> Run:
     """Go on with a run that was interrupted, to the end it would have had.
 
@@ -139,51 +142,55 @@ def resume(
         path: the run folder.
         data_root: where the data is now, if it has moved.
         device: another device than the run began on.
-        console: where progress is shown.
+        quiet: show no progress.
     """
-    console = console or Console(quiet=True)
+    console = Terminal(quiet=quiet)
     folder = RunFolder(Path(path))
     config = folder.read_config()
     if folder.summary.is_file():
-        console.print(f"{path} has finished: nothing to resume.", highlight=False)
+        say(console, f"{path} has finished: nothing to resume.")
         return Run.load(path)
     if data_root is not None:
-        config = config.model_copy(
-            update={"data": config.data.model_copy(update={"root": data_root})}
-        )
+        data = config.data.model_copy(update={"root": Path(data_root)})
+        config = config.model_copy(update={"data": data})
     if device is not None:
         config = config.model_copy(update={"device": device})
-    # The labels are those the run began with, whatever has become of the file they came from.
-    labels = config.data.model_copy(update={"noise_file": folder.noise})
-    source = load_source(labels if folder.noise.is_file() else config.data)
     with folder.locked():
-        trainer = Trainer(config, source, folder, [progress_for(console, config.method.name)])
-        trainer.restore()
-        after = f"after epoch {trainer.epoch} of {config.epochs}"
-        console.print(f"Resuming {path} {after}.", highlight=False, soft_wrap=True)
+        source = _source_of(folder, config)
+        hearing = listeners(folder, console, config.method.name)
+        trainer = Trainer(config, source, folder, hearing, resuming=True)
+        say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
 
 
+def _source_of(folder: RunFolder, config: RunConfig) -> Source:
+    """A run's data with the labels it began with, whatever became of where they came from."""
+    if not folder.noise.is_file():
+        source = load_source(config.data)
+        write_noise_file(folder.noise, source.given, source.true, source.kind)
+        return source
+    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
+    return load_source(config.data.model_copy(update=labels))
+
+
 def complete(trainer: Trainer) -> Run:
-    """Train to the end, then draw the pictures."""
+    """Show what the network will see, then train to the end."""
     folder = trainer.folder
     folder.plots.mkdir(exist_ok=True)
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
-    summary = trainer.run()
-    plot_run(trainer.rows, folder.plots)
-    return Run(folder.path, trainer.config, summary)
+    return Run(folder.path, trainer.config, trainer.run())
 
 
-def progress_for(console: Console, title: str) -> Listener:
-    """Who shows a run's progress on a console."""
-    return Listener() if console.quiet else create_progress(console, title)
+def listeners(folder: RunFolder, console: Console, title: str) -> list[Listener]:
+    """Who hears of a run: its pictures, and its progress on a console."""
+    pictures: list[Listener] = [Pictures(folder)]
+    return pictures if console.quiet else [create_progress(console, title), *pictures]
 
 
 def _introduce(source: Source, folder: RunFolder, console: Console) -> None:
-    console.print(
+    say(
+        console,
         f"{source.name}: {len(source):,} training images of {source.closed} classes, "
         f"{len(source.test_images):,} test images; {source.noise_summary()}.\n"
         f"Run folder: {folder.path}",
-        highlight=False,
-        soft_wrap=True,
     )

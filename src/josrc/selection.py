@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
+from josrc.data.noise import CLEAN, ID, OOD
 from josrc.losses import js_divergence
-
-# Groups of a sample. The truth uses the same numbers (josrc.data.noise).
-CLEAN, ID, OOD = 0, 1, 2
 
 
 def clean_likelihood(probabilities: Tensor, label: Tensor) -> Tensor:

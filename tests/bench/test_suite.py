@@ -13,7 +13,7 @@ from josrc.bench.paper import CELLS, TABLES, Cell
 from josrc.bench.render import render
 from josrc.bench.suite import planned, run_suite
 from josrc.engine.trainer import Trainer
-from josrc.errors import UserError
+from josrc.errors import TrainingFailedError, UserError
 
 KEYS = {cell.key for cell in CELLS}
 
@@ -37,7 +37,7 @@ def run(tmp_path: Path, **changes: object) -> str:
 @pytest.mark.usefixtures("small_cifar")
 def test_a_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
     first = run(tmp_path)
-    files = sorted((tmp_path / "results").rglob("*.json"))
+    files = sorted((tmp_path / "results" / "trial").rglob("*.json"))
     written = {file: file.read_bytes() for file in files}
     again = run(tmp_path, seeds=2)
 
@@ -51,7 +51,7 @@ def test_a_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_cifar")
 def test_a_result_holds_the_summary_and_every_epoch(tmp_path: Path) -> None:
     run(tmp_path, cells=["symmetric-0.2"], options={"epochs": 2, "batch_size": 100})
-    place = "table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json"
+    place = "trial/table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json"
     result = json.loads((tmp_path / "results" / place).read_text())
 
     assert (result["method"], result["noise"], result["rate"]) == ("josrc", "symmetric", 0.2)
@@ -66,7 +66,7 @@ def test_a_reused_trainer_gives_what_a_fresh_one_gives(tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     run(fresh, cells=["asymmetric-0.4"])
-    place = Path("results/table2/cifar80n-o-asymmetric-0.4/josrc/augmented/seed-0.json")
+    place = Path("results/trial/table2/cifar80n-o-asymmetric-0.4/josrc/augmented/seed-0.json")
     reused, alone = (json.loads((p / place).read_text())["metrics"] for p in (tmp_path, fresh))
     del reused["seconds"], alone["seconds"]
     assert reused == alone
@@ -107,6 +107,48 @@ def test_a_killed_suite_goes_on_with_the_run_in_flight(
 def test_no_run_begins_that_would_not_end_in_time(tmp_path: Path) -> None:
     assert "2 runs left" in run(tmp_path, minutes=-1.0)
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.usefixtures("small_cifar")
+def test_a_trial_never_passes_for_the_papers_run(tmp_path: Path) -> None:
+    run(tmp_path, cells=["symmetric-0.2"])
+    assert "1 runs, 0 of them done before" in run(
+        tmp_path, cells=["symmetric-0.2"], options={"device": "cpu"}, minutes=-1.0
+    )
+    assert "| not run |" in render(tmp_path / "results")
+    assert "(n=1)" not in render(tmp_path / "results")
+
+
+@pytest.mark.usefixtures("small_cifar")
+def test_a_run_of_other_settings_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    original = Trainer._train_epoch
+
+    def note(self: Trainer) -> None:
+        begun.append(self.epoch)
+        original(self)
+
+    monkeypatch.setattr(Trainer, "_train_epoch", note)
+    run(tmp_path, cells=["symmetric-0.2"])
+    options = {"epochs": 2, "device": "cpu", "batch_size": 100}
+    run(tmp_path, cells=["symmetric-0.2"], options=options, results=tmp_path / "others")
+    assert begun == [0, 0, 1]
+
+
+@pytest.mark.usefixtures("small_cifar")
+def test_a_run_that_fails_is_recorded_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Trainer) -> None:
+        raise TrainingFailedError("the loss became nan")
+
+    monkeypatch.setattr(Trainer, "_train_epoch", fails)
+    log = run(tmp_path, cells=["symmetric-0.2"])
+    assert "failed: the loss became nan" in log
+    page = render(tmp_path / "results" / "trial")
+    assert "(n=1, 1 failed)" in page
 
 
 def test_seeds_go_round_by_round_so_that_every_cell_has_a_number_first() -> None:
@@ -150,12 +192,16 @@ def test_the_rendered_table_shows_mean_spread_count_and_difference(tmp_path: Pat
         (folder / f"seed-{seed}.json").write_text(json.dumps(result(accuracy, seed)))
     (folder / "seed-2.json").write_text("{ not json")
     (folder / "notes.txt").write_text("someone's notes")
+    plain = folder.with_name("plain")
+    plain.mkdir()
+    (plain / "seed-0.json").write_text(json.dumps(result(40.0, 0)))
 
     page = render(tmp_path)
 
     # mean 66, sample standard deviation sqrt(2), 66 - 65.83 = 0.17
-    assert "| josrc | Sym-20 | 65.83 ± 0.13 | 66.00 ± 1.41 (n=2) | +0.17 |" in page
-    assert "| josrc | Sym-50 | 58.51 ± 0.08 | not run |  |" in page
+    assert "| josrc | augmented | Sym-20 | 65.83 ± 0.13 | 66.00 ± 1.41 (n=2) | +0.17 |" in page
+    assert "| josrc | plain | Sym-20 | 65.83 ± 0.13 | 40.00 (n=1) | -25.83 |" in page
+    assert "| josrc | augmented | Sym-50 | 58.51 ± 0.08 | not run |  |" in page
     assert "seed-2.json: not a result" in page
     assert "notes.txt: not a result" in page
 

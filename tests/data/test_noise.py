@@ -3,9 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from josrc import selection
 from josrc.config import DataConfig, resolve
-from josrc.data import load_source, noise
+from josrc.data import load_source
 from josrc.data.noise import draw_labels, kind_of, transition_matrix
 from josrc.data.source import with_noise
 from josrc.errors import UserError
@@ -202,14 +201,6 @@ def test_a_sample_is_clean_or_noisy_or_of_an_open_class():
     kind = kind_of(given, true, closed=3)
     np.testing.assert_array_equal(kind, [0, 1, 0, 2, 2])
     assert kind.dtype == np.int8
-
-
-def test_true_kinds_and_selected_groups_carry_the_same_numbers():
-    assert (noise.CLEAN, noise.ID_NOISY, noise.OOD) == (
-        selection.CLEAN,
-        selection.ID,
-        selection.OOD,
-    )
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "none"])

@@ -9,7 +9,7 @@ from torchvision.datasets import CIFAR100
 
 from josrc.config import DataConfig
 from josrc.data import Source, cifar, digits, load_source
-from josrc.data.source import DATA_NAMES
+from josrc.data.source import LOADERS
 from josrc.errors import UserError
 
 # --- digits-o ------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_downloads_go_to_the_users_cache_unless_the_environment_says_otherwise(
     [
         ("cifar80n", "Did you mean 'cifar80n-o'"),
         ("digit-o", "Did you mean 'digits-o'"),
-        ("xyz", f"Known: {', '.join(DATA_NAMES)}"),
+        ("xyz", f"Known: {', '.join(LOADERS)}"),
     ],
 )
 def test_an_unknown_data_set_is_refused_with_a_suggestion(name, message):

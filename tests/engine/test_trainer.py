@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
-from josrc.runs import complete, configure
+from josrc.runs import configure
 
 
 def small(**options: Any) -> tuple[RunConfig, Source]:
@@ -249,6 +250,38 @@ def test_a_checkpoint_of_another_run_or_of_garbage_is_explained(tmp_path: Path) 
         made.restore()
 
 
+def test_a_run_that_is_going_wrong_keeps_its_last_good_checkpoint(tmp_path: Path) -> None:
+    made = trainer(tmp_path / "run", method="standard")
+    original, steps = made.stepper, []
+
+    def stepper(size: int) -> None:
+        original(size)
+        steps.append(size)
+        if len(steps) == 7:
+            made.program.loss_sum.fill_(math.nan)
+            made.signal = 2
+
+    made.stepper = stepper
+    with pytest.raises(InterruptedRunError, match="last good checkpoint is kept"):
+        made.run()
+    story = load_tensors(made.folder.checkpoint)[1]
+    assert (story["epoch"], story["position"]) == (1, 0)
+
+
+def test_a_request_that_comes_too_late_is_handed_on(tmp_path: Path) -> None:
+    made = trainer(tmp_path / "run", method="standard", epochs=1)
+    original = made.program.end_epoch
+
+    def end_epoch() -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return original()
+
+    made.program.end_epoch = end_epoch  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        made.run()
+    assert made.folder.summary.is_file(), "the run itself is complete"
+
+
 def test_the_teacher_is_evaluated_with_statistics_of_its_own(tmp_path: Path) -> None:
     made = trainer(tmp_path / "run", epochs=8)
     made.program.method.settings = made.config.method.model_copy(update={"teacher_decay": 0.8})
@@ -269,15 +302,21 @@ def test_sgd_state_begins_as_torch_would_begin_it() -> None:
     torch.testing.assert_close(weight.detach(), expected)
 
 
+def test_momentum_may_rise_from_zero() -> None:
+    config, source = small(method="standard")
+    sgd = config.optimizer.model_copy(update={"name": "sgd", "momentum": 0.0})
+    config = config.model_copy(update={"optimizer": sgd})
+    program = Program(config, source, torch.device("cpu"))
+    assert "optimizer.0.momentum_buffer" in program.tensors()
+    assert program.optimizer.param_groups[0]["momentum"] == 0
+
+
 def test_josrc_beats_standard_on_noisy_digits(tmp_path: Path) -> None:
     """The claim of the whole project, small: half the labels wrong, foreign digits mixed in."""
     scores = {}
     for method in ("standard", "josrc"):
-        config = configure("digits-o", noise="symmetric", rate=0.5, method=method)
-        source = load_source(config.data)
-        made = Trainer(config, source, RunFolder(tmp_path / method))
-        made.folder.create(config, source, made.device)
-        run = complete(made)
+        noise = {"noise": "symmetric", "rate": 0.5}
+        run = josrc.train("digits-o", **noise, method=method, out=tmp_path / method)
         scores[method] = run.summary["last10_mean"]
         assert (run.path / "plots" / "accuracy.png").stat().st_size > 1000
         assert (run.path / "plots" / "views.png").stat().st_size > 1000

@@ -12,6 +12,11 @@ from josrc.bench.paper import Cell
 from josrc.engine.checkpoint import write_text
 from josrc.engine.metrics import COLUMNS, Row
 
+NEEDED = {
+    *("seed", "last10_mean", "best", "best_epoch", "final"),
+    *("seconds_total", "device", "versions", "metrics"),
+}
+
 
 @dataclass(frozen=True)
 class ResultKey:
@@ -46,7 +51,7 @@ def load_results(root: Path, suite: str) -> tuple[dict[Path, dict[str, Any]], li
         name = path.relative_to(root)
         try:
             result = json.loads(path.read_text(encoding="utf-8"))
-            missing = {"last10_mean", "best", "seed", "metrics"} - set(result)
+            missing = NEEDED - set(result)
         except (ValueError, TypeError, OSError) as error:
             problems.append(f"{name}: not a result ({error})")
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import TrainingFailedError, UserError
 from josrc.methods import method_names
-from josrc.runs import configure, progress_for
+from josrc.runs import configure, listeners
+from josrc.terminal import say
 
 
 def planned(
@@ -54,6 +56,8 @@ def run_suite(
     """Run what is missing of a suite; each result is saved when its run ends."""
     begun = time.monotonic()
     runs = list(planned(suite, methods, cells, seeds))
+    if options.get("epochs") is not None:  # a trial must never pass for the paper's run
+        results, scratch = results / "trial", scratch / "trial"
     missing = [key for key in runs if not (results / key.path).is_file()]
     say(console, f"{suite}: {len(runs)} runs, {len(runs) - len(missing)} of them done before.")
     trainer: Trainer | None = None
@@ -75,6 +79,9 @@ def run_suite(
             **options,
         )
         source = with_noise(source, config.data) if source else load_source(config.data)
+        if trainer is not None and not trainer.fits(config, source):
+            trainer = None  # its memory must be free before the next program is built
+            gc.collect()
         trainer = _run(key, config, source, trainer, results, scratch, console)
         pace = (time.monotonic() - begun) / (done + 1)
         left = pace * (len(missing) - done - 1)
@@ -93,22 +100,18 @@ def _run(
     """One run, from its checkpoint if it was interrupted before."""
     folder = RunFolder(scratch / key.path.with_suffix(""))
     title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
-    trainer = Trainer(config, source, folder, [progress_for(console, title)], reuse)
-    begun_before = folder.config.is_file() and folder.read_config() == config
+    trainer = Trainer(config, source, folder, listeners(folder, console, title), reuse)
     with folder.locked():
-        folder.create(config, source, trainer.device)
-        if begun_before:
+        if folder.config.is_file() and folder.read_config() == config:
             trainer.restore()
+        else:
+            folder.clear()
+            folder.create(config, source, trainer.device)
         try:
             summary = trainer.run()
-            save_result(results, key, summary, trainer.rows)
-            took = f"{summary['seconds_total']:.0f} s"
-            say(console, f"{title}: {summary['last10_mean']:.2f} %, {took}")
+            say(console, f"{title}: {summary['last10_mean']:.2f} %")
         except TrainingFailedError as failure:
+            summary = trainer.summary() | {"failed": str(failure)}
             say(console, f"{title} failed: {failure}")
+        save_result(results, key, summary, trainer.rows)
     return trainer
-
-
-def say(console: Console, text: str) -> None:
-    """One line, as it is."""
-    console.print(text, highlight=False, soft_wrap=True)

@@ -34,8 +34,10 @@ UNREADABLE = (
 def write_noise_file(path: Path, given: Labels, true: Labels, kind: NDArray[np.int8]) -> None:
     """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
         np.savez_compressed(file, given=given, true=true, kind=kind)
+    partial.replace(path)
 
 
 def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Labels:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from josrc.errors import UserError
 
 Labels = NDArray[np.int64]
-CLEAN, ID_NOISY, OOD = 0, 1, 2
+# Groups of samples: what they are in truth, and what a selection takes them for.
+CLEAN, ID, OOD = 0, 1, 2
 BLOCK = 5
 
 
@@ -81,4 +82,4 @@ def draw_labels(true: Labels, matrix: NDArray[np.float64], seed: int = 0) -> Lab
 
 def kind_of(given: Labels, true: Labels, closed: int) -> NDArray[np.int8]:
     """0 where the given label is the true one, 1 where it is another class, 2 for open classes."""
-    return np.where(true >= closed, OOD, np.where(given == true, CLEAN, ID_NOISY)).astype(np.int8)
+    return np.where(true >= closed, OOD, np.where(given == true, CLEAN, ID)).astype(np.int8)

@@ -1,7 +1,6 @@
 """What the data is: images, given labels, and the truth where it is known."""
 
-import difflib
-from collections.abc import Callable
+import importlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from josrc.config import DataConfig
 from josrc.data.labels import read_label_file
 from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
-from josrc.errors import UserError
+from josrc.errors import UserError, closest
 
 __all__ = ["OOD", "Source", "load_source"]
 
@@ -69,47 +68,37 @@ class Source:
         return f"{clean:,} correct labels, {noisy:,} wrong, {ood:,} out of distribution"
 
 
-def _loaders() -> dict[str, Callable[[Path | None], Source]]:
-    from josrc.data import cifar, digits
-
-    return {
-        "digits-o": digits.load,
-        "cifar100n-c": cifar.load_closed,
-        "cifar80n-o": cifar.load_open,
-    }
-
-
-DATA_NAMES = ("digits-o", "cifar100n-c", "cifar80n-o")
+# Module and function that load each data set; imported when they are asked for.
+LOADERS = {
+    "digits-o": ("josrc.data.digits", "load"),
+    "cifar100n-c": ("josrc.data.cifar", "load_closed"),
+    "cifar80n-o": ("josrc.data.cifar", "load_open"),
+}
 
 
 def check_name(name: str) -> None:
     """Raise a helpful error unless ``name`` is a data set josrc knows."""
-    if name in DATA_NAMES:
+    if name in LOADERS:
         return
     if Path(name).exists():
         raise UserError(
             f"{name} is a path. This version of josrc trains on the data sets it knows by name: "
-            f"{', '.join(DATA_NAMES)}."
+            f"{', '.join(LOADERS)}."
         )
-    near = difflib.get_close_matches(name, DATA_NAMES, n=1, cutoff=0.4)
-    hint = f" Did you mean '{near[0]}'?" if near else f" Known: {', '.join(DATA_NAMES)}."
-    raise UserError(f"Unknown data set '{name}'.{hint}")
+    raise UserError(f"Unknown data set '{name}'.{closest(name, list(LOADERS))}")
 
 
 def load_source(config: DataConfig) -> Source:
     """The data set of a configuration, with its label noise."""
     check_name(config.name)
-    source = _loaders()[config.name](config.root)
+    module, function = LOADERS[config.name]
+    source: Source = getattr(importlib.import_module(module), function)(config.root)
     return with_noise(source, config)
 
 
 def with_noise(source: Source, config: DataConfig) -> Source:
     """``source`` with labels from the noise file, or drawn as the configuration says."""
     if config.noise_file is not None:
-        if config.noise != "none" or config.rate > 0:
-            raise UserError(
-                "A noise file holds the labels: give it, or a noise and a rate, not both."
-            )
         given = read_label_file(config.noise_file, source.true, source.closed_names)
     else:
         matrix = transition_matrix(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,23 +11,8 @@ from torch import Tensor
 from josrc.engine.program import Program
 from josrc.errors import UserError
 
-
-class Stepper(Protocol):
-    """Carries out training steps of a program."""
-
-    def __call__(self, size: int) -> None:
-        """Train on the next ``size`` samples."""
-
-
-class EagerStepper:
-    """One kernel after the other, as PyTorch runs them."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    def __call__(self, size: int) -> None:
-        """Train on the next ``size`` samples."""
-        self.program.train_step(size)
+# Trains on the next so many samples.
+Stepper = Callable[[int], None]
 
 
 class CapturedStepper:
@@ -80,12 +64,12 @@ class CapturedStepper:
         return graph
 
 
-def create_stepper(program: Program, engine: str) -> tuple[Stepper, str]:
-    """The stepper for an ``engine`` of auto, captured or eager, and one line that says which."""
+def create_stepper(program: Program, engine: str) -> Stepper:
+    """What carries out the steps of a program for an ``engine`` of auto, captured or eager."""
     on_gpu = program.device.type == "cuda"
     if engine == "captured" and not on_gpu:
         raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
     if engine == "eager" or not on_gpu:
-        return EagerStepper(program), "eager"
+        return program.train_step
     torch.backends.cudnn.benchmark = True
-    return CapturedStepper(program), "compiled and captured as a CUDA graph"
+    return CapturedStepper(program)

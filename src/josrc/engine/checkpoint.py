@@ -21,7 +21,11 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], story: dict[str, Any]) 
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
+    try:
+        save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
+    except SafetensorError as error:
+        raise OSError(f"{path} can't be written: {error}") from None
+    partial.chmod(0o644)  # safetensors lets nobody but its owner read
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     partial.replace(path)

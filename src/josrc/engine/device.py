@@ -20,7 +20,7 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UserError(f"Unknown device '{name}'. Use auto, cpu, cuda or cuda:1.") from None
-    if device.type not in ("cpu", "cuda"):
+    if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index):
         raise UserError(f"josrc trains on cpu and cuda devices, not on '{name}'.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 from josrc.engine.metrics import Row
+from josrc.terminal import say
 
 
 class Listener:
@@ -39,7 +42,7 @@ def describe_row(row: Row) -> str:
 
 
 class LiveProgress(Listener):
-    """A bar over the epochs, for a terminal."""
+    """A bar over the epochs and the numbers of the last one, for a terminal."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.progress = Progress(
@@ -49,15 +52,16 @@ class LiveProgress(Listener):
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}"),
             console=console,
         )
-        self.task = self.progress.add_task(title, epoch=0, epochs=0, text="", total=None)
+        self.task = self.progress.add_task(title, epoch=0, epochs=0, total=None)
+        self.text = Text(no_wrap=True, overflow="ellipsis", style="dim")
+        self.live = Live(Group(self.progress, self.text), console=console)
 
     def started(self, epochs: int, done: int) -> None:
         """Show the bar."""
         self.progress.update(self.task, total=epochs, completed=done, epoch=done, epochs=epochs)
-        self.progress.start()
+        self.live.start()
 
     def progressed(self, epoch: int, position: int, samples: int) -> None:
         """Move the bar inside an epoch."""
@@ -65,13 +69,12 @@ class LiveProgress(Listener):
 
     def epoch_ended(self, row: Row) -> None:
         """Move the bar and show the epoch's numbers."""
-        self.progress.update(
-            self.task, completed=row["epoch"], epoch=row["epoch"], text=describe_row(row)
-        )
+        self.progress.update(self.task, completed=row["epoch"], epoch=row["epoch"])
+        self.text.plain = describe_row(row)
 
     def ended(self, summary: dict[str, Any] | None) -> None:
         """Leave the finished bar on the screen."""
-        self.progress.stop()
+        self.live.stop()
 
 
 class PlainProgress(Listener):
@@ -104,9 +107,10 @@ class PlainProgress(Listener):
 
     def _say(self, text: str) -> None:
         self.spoken = time.monotonic()
-        self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True)
+        say(self.console, f"{self.title}  {text}")
 
 
 def create_progress(console: Console, title: str) -> Listener:
     """A live bar on a terminal, plain lines elsewhere."""
-    return (LiveProgress if console.is_terminal else PlainProgress)(console, title)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return (LiveProgress if live else PlainProgress)(console, title)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
+from josrc.data.noise import CLEAN, ID, OOD
 from josrc.data.source import Source
-from josrc.selection import CLEAN, ID, OOD
 
 Row = dict[str, float | int | None]
 
@@ -63,13 +65,13 @@ def share(part: float, whole: float) -> float | None:
 
 
 @torch.no_grad()
-def accuracy(network: nn.Module, images: list[Tensor], labels: Tensor) -> Tensor:
-    """Percentage of right top-1 predictions, as a tensor on the device.
+def accuracy(network: nn.Module, images: Iterable[Tensor], labels: Tensor) -> float:
+    """Percentage of right top-1 predictions.
 
     Args:
         network: in evaluation mode.
-        images: normalised test images in chunks.
+        images: normalised test images, chunk by chunk.
         labels: their classes, ``(N,)``.
     """
     predictions = torch.cat([network(chunk).argmax(dim=1) for chunk in images])
-    return 100 * (predictions == labels).float().mean()
+    return 100 * int((predictions == labels).sum()) / len(labels)

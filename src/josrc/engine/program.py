@@ -60,7 +60,7 @@ class Program:
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
         self.scalars = {
-            name: torch.tensor(value, device=device)
+            name: torch.tensor(float(value), device=device)
             for name, value in self.method.schedule(0, config.epochs).items()
         }
 
@@ -104,12 +104,12 @@ class Program:
         row["loss"] = self.loss_sum.item() / len(self.loader)
         self.method.eval()
         for name, network in self.method.evaluated().items():
-            row[name] = self._test(network).item()
+            row[name] = self._test(network)
         self.method.train()
         return row
 
-    def _test(self, network: nn.Module) -> Tensor:
-        chunks = [self.loader.normalise(c) for c in self.test_pixels.split(EVALUATION_BATCH)]
+    def _test(self, network: nn.Module) -> float:
+        chunks = (self.loader.normalise(c) for c in self.test_pixels.split(EVALUATION_BATCH))
         with self._autocast():
             return accuracy(network, chunks, self.test_labels)
 
@@ -139,6 +139,8 @@ class Program:
             odd = sorted(own.keys() ^ values.keys())
             raise ValueError(f"the state does not belong to this run: {odd[0]}")
         for key, value in own.items():
+            if value.shape != values[key].shape:
+                raise ValueError(f"the state does not belong to this run: shape of {key}")
             value.copy_(values[key])
 
     @torch.no_grad()
@@ -206,17 +208,21 @@ def create_optimizer(
 
 def _create_state(optimizer: torch.optim.Optimizer) -> None:
     """Make torch create the lazily made state by a step that moves nothing, then clear it."""
-    rates = [group["lr"] for group in optimizer.param_groups]
+    before = [dict(group) for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = group["lr"] * 0
+        if (
+            "momentum" in group
+        ):  # SGD keeps no buffer while its momentum is 0, but it may rise later
+            group["momentum"] = group["momentum"] or 0.9
     for parameter in _parameters(optimizer):
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
-    for values in optimizer.state.values():
-        for value in values.values():
+    for group, values in zip(optimizer.param_groups, before, strict=True):
+        group.update(values)
+    for state in optimizer.state.values():
+        for value in state.values():
             if isinstance(value, Tensor):
                 value.zero_()
 

@@ -6,6 +6,7 @@ import csv
 import fcntl
 import importlib.metadata
 import json
+import math
 import platform
 import shlex
 import shutil
@@ -15,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from josrc import __version__
@@ -27,6 +27,18 @@ from josrc.engine.device import device_name
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import UserError
 
+# Everything a run may leave in its folder; whatever else is there belongs to somebody else.
+OWN_NAMES = {
+    "config.yaml",
+    "environment.json",
+    "noise.npz",
+    "metrics.csv",
+    "summary.json",
+    "checkpoint",
+    "weights",
+    "plots",
+    ".lock",
+}
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "safetensors", "pydantic", "scikit-learn")
 
 
@@ -45,10 +57,23 @@ class RunFolder:
         self.plots = path / "plots"
 
     def create(self, config: RunConfig, source: Source, device: torch.device) -> None:
-        """Write what is known before training: configuration, environment, labels."""
-        write_text(self.config, config.to_yaml())
+        """Write what is known before training; the configuration last, as it makes a run of it."""
         write_text(self.path / "environment.json", json.dumps(environment(device), indent=2) + "\n")
         write_noise_file(self.noise, source.given, source.true, source.kind)
+        write_text(self.config, config.to_yaml())
+
+    def foreign_files(self) -> list[str]:
+        """Names in the folder that no run writes."""
+        names = (path.name.removesuffix(".partial") for path in self.path.iterdir())
+        return sorted(set(names) - OWN_NAMES)
+
+    def clear(self) -> None:
+        """Delete what an earlier run left here, and nothing else."""
+        for path in self.path.iterdir():
+            if path.is_dir() and path.name in OWN_NAMES:
+                shutil.rmtree(path)
+            elif path.name.removesuffix(".partial") in OWN_NAMES - {".lock"}:
+                path.unlink()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -96,22 +121,25 @@ class RunFolder:
 
 
 def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
-    """A folder for a new run; an existing one is never overwritten silently."""
+    """A folder for a new run. It is only looked at: nothing is deleted before the run can begin."""
     if out is None:
         return RunFolder(free_name(Path("runs") / run_name(config)))
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; --out names a folder.")
-    if out.is_dir() and any(out.iterdir()):
-        is_run = (out / "config.yaml").is_file()
-        if not overwrite:
-            resume = f" Go on with it: josrc resume {shlex.quote(str(out))}." if is_run else ""
-            again = " Replace it: --overwrite." if is_run else ""
-            raise UserError(f"{out} exists and is not empty.{resume}{again} Or name another --out.")
-        if not is_run:
-            raise UserError(f"{out} is not a josrc run folder, so --overwrite leaves it alone.")
-        with RunFolder(out).locked():
-            shutil.rmtree(out)
-    return RunFolder(out)
+    folder = RunFolder(out)
+    if not out.is_dir():
+        return folder
+    if folder.foreign_files():
+        raise UserError(
+            f"{out} holds {folder.foreign_files()[0]}, which is not of a run. Name another --out."
+        )
+    if folder.config.is_file() and not overwrite:
+        resume = f"Go on with it: josrc resume {shlex.quote(str(out))}. "
+        resume = "" if folder.summary.is_file() else resume
+        raise UserError(
+            f"{out} holds a run. {resume}Replace it: --overwrite. Or name another --out."
+        )
+    return folder
 
 
 def run_name(config: RunConfig) -> str:
@@ -159,6 +187,6 @@ def _cells(row: Row) -> list[str]:
 
 
 def _cell(value: float | int | None) -> str:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

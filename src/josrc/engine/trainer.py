@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -41,6 +42,7 @@ class Trainer:
         folder: RunFolder,
         listeners: Sequence[Listener] = (),
         reuse: Trainer | None = None,
+        resuming: bool = False,
     ) -> None:
         """Set up a run.
 
@@ -50,6 +52,7 @@ class Trainer:
             folder: where it goes.
             listeners: who hears of it.
             reuse: a finished trainer whose compiled code this run takes over, if it fits.
+            resuming: go on from the folder's checkpoint, if it has one.
         """
         self.config, self.source, self.folder = config, source, folder
         self.listeners = listeners
@@ -60,14 +63,20 @@ class Trainer:
             self.program, self.stepper = reuse.program, reuse.stepper
             self.program.restart(config, source)
         else:
-            self.program = Program(config, source, self.device)
-            self.stepper, _ = create_stepper(self.program, config.engine)
+            # A checkpoint holds all weights: the file they once came from is not needed again.
+            known = resuming and folder.checkpoint.is_file()
+            self.program = Program(
+                without_weights(config) if known else config, source, self.device
+            )
+            self.stepper = create_stepper(self.program, config.engine)
         self.epoch, self.position = 0, 0
         self.rows: list[Row] = []
         self.seconds = 0.0  # of training, over all sessions of this run
         self.sick_epochs = 0
         self.signal: int | None = None
         self._saved_at, self._save_cost = 0.0, 0.0
+        if resuming:
+            self.restore()
 
     def fits(self, config: RunConfig, source: Source) -> bool:
         """Whether this trainer's compiled code can train another configuration."""
@@ -85,14 +94,18 @@ class Trainer:
         summary = None
         self.folder.write_metrics(self.rows)
         self._saved_at = time.monotonic()
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
         with self._signals():
             self._tell("started", self.config.epochs, self.epoch)
             try:
                 while self.epoch < self.config.epochs:
                     self._train_epoch()
-                summary = self._finish()
+                self._save_weights(self.folder.last)
+                summary = self.summary()
             finally:
                 self._tell("ended", summary)
+            self.folder.write_summary(summary)
         return summary
 
     def _train_epoch(self) -> None:
@@ -113,22 +126,17 @@ class Trainer:
         self.folder.append_metrics(row)
         self._tell("epoch_ended", row)
         self._check_accuracy()
-        if self.sick_epochs == 0:
+        if self.sick_epochs == 0 or not self.config.stop_on_collapse:
             self._keep()
 
     def _keep(self) -> None:
         """Save the best weights, and a checkpoint unless one was written just now."""
-        if self.best_row is self.rows[-1]:
+        *before, now = (row["test_accuracy"] or 0.0 for row in self.rows)
+        if not before or now > max(before):
             self._save_weights(self.folder.best)
         due = time.monotonic() - self._saved_at >= CHECKPOINT_PATIENCE * self._save_cost
         if due or self.epoch == self.config.epochs:
             self.save()
-
-    def _finish(self) -> dict[str, Any]:
-        self._save_weights(self.folder.last)
-        summary = self.summary()
-        self.folder.write_summary(summary)
-        return summary
 
     # --- what can go wrong -----------------------------------------------------------------------
 
@@ -137,8 +145,8 @@ class Trainer:
             return
         raise TrainingFailedError(
             f"The loss became {row['loss']} in epoch {self.epoch + 1}. Likely causes: a learning "
-            f"rate that is too high ({row['lr']:g}), or guards of the method that were switched "
-            f"off.\n{self._last_good()}"
+            f"rate that is too high (optimizer.lr, now {row['lr']:g}), or guards of the method "
+            f"that were switched off (method.guard_...).\n{self._last_good()}"
         )
 
     def _check_accuracy(self) -> None:
@@ -148,12 +156,13 @@ class Trainer:
         now = self.rows[-1]["test_accuracy"] or 0.0
         sick = best > 2 * chance and now <= chance + COLLAPSE_SHARE * (best - chance)
         self.sick_epochs = self.sick_epochs + 1 if sick else 0
-        if self.config.stop_on_collapse and self.sick_epochs == COLLAPSE_EPOCHS:
+        if self.config.stop_on_collapse and self.sick_epochs >= COLLAPSE_EPOCHS:
             raise TrainingFailedError(
                 f"Test accuracy collapsed: {best:.2f} % at its best, {now:.2f} % in epoch "
                 f"{self.epoch} (chance is {chance:.2f} %). Likely causes: a loss term without a "
                 f"lower bound (Jo-SRC: method.ood_divergence_cap), or a learning rate that is too "
-                f"high.\n{self._last_good()}\nTo train on regardless: stop_on_collapse=false."
+                f"high.\n{self._last_good()}\n"
+                "To train on regardless, begin a run with stop_on_collapse=false."
             )
 
     def _last_good(self) -> str:
@@ -167,28 +176,42 @@ class Trainer:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Turn Ctrl-C and SIGTERM into a request; a second Ctrl-C ends at once."""
+        """Turn Ctrl-C and SIGTERM into a request; a second one ends at once.
+
+        A request that comes too late to stop this run is handed on when it has ended.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def request(number: int, frame: FrameType | None) -> None:
             if self.signal is not None:
-                raise KeyboardInterrupt
+                raise InterruptedRunError(
+                    number, self.folder.path, "what was saved before is whole"
+                )
             self.signal = number
 
-        before = {n: signal.signal(n, request) for n in (signal.SIGINT, signal.SIGTERM)}
+        wanted = [
+            n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN
+        ]
+        before = {number: signal.signal(number, request) for number in wanted}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        if self.signal is not None:
+            signal.raise_signal(self.signal)
 
     def _interrupt(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.save()
+        """Save and stop; a run that is going wrong keeps its last good checkpoint instead."""
         assert self.signal is not None
-        raise InterruptedRunError(self.signal, self.folder.path)
+        self.seconds += seconds
+        saved = "its last good checkpoint is kept"
+        if self.sick_epochs == 0 and math.isfinite(self.program.loss_sum.item()):
+            self.save()
+            saved = "the state is saved"
+        raise InterruptedRunError(self.signal, self.folder.path, saved)
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -204,6 +227,7 @@ class Trainer:
             "seconds": self.seconds,
             "sick_epochs": self.sick_epochs,
             "rows": self.rows,
+            "config": _identity(self.config),
         }
         save_tensors(self.folder.checkpoint, tensors, story)
         self._saved_at = time.monotonic()
@@ -214,19 +238,27 @@ class Trainer:
         if not self.folder.checkpoint.is_file():
             return
         tensors, story = load_tensors(self.folder.checkpoint)
-        torch.set_rng_state(tensors.pop("rng.cpu"))
-        cuda = tensors.pop("rng.cuda", None)
-        if cuda is not None and self.device.type == "cuda":
-            torch.cuda.set_rng_state(cuda, self.device)
         try:
+            self._check_identity(story["config"])
+            torch.set_rng_state(tensors.pop("rng.cpu"))
+            cuda = tensors.pop("rng.cuda", None)
+            if cuda is not None and self.device.type == "cuda":
+                torch.cuda.set_rng_state(cuda, self.device)
             self.program.load(tensors)
-        except (ValueError, RuntimeError) as error:
+            self.epoch, self.position = story["epoch"], story["position"]
+            self.seconds, self.sick_epochs = story["seconds"], story["sick_epochs"]
+            self.rows = story["rows"]
+        except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise UserError(f"{self.folder.checkpoint} does not fit this run: {error}") from None
-        self.epoch, self.position = story["epoch"], story["position"]
-        self.seconds, self.sick_epochs = story["seconds"], story["sick_epochs"]
-        self.rows = story["rows"]
 
-    def _save_weights(self, path: Any) -> None:
+    def _check_identity(self, saved: dict[str, Any]) -> None:
+        """A run goes on only with the settings it began with."""
+        own = _identity(self.config)
+        for key in sorted(own.keys() | saved.keys()):
+            if own.get(key) != saved.get(key):
+                raise ValueError(f"{key} was {saved.get(key)!r} and is now {own.get(key)!r}")
+
+    def _save_weights(self, path: Path) -> None:
         story = {
             "method": self.config.method.name,
             "model": self.config.model.model_dump(mode="json"),
@@ -235,15 +267,11 @@ class Trainer:
         }
         save_tensors(path, self.program.method.state_dict(), story)
 
-    @property
-    def best_row(self) -> Row:
-        """The first epoch with the highest test accuracy."""
-        return max(self.rows, key=lambda row: row["test_accuracy"] or 0.0)
-
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` holds."""
         config, data = self.config, self.config.data
-        accuracies = [row["test_accuracy"] or 0.0 for row in self.rows]
+        rows = self.rows or [{"epoch": 0, "test_accuracy": 0.0}]  # failed in its first epoch
+        accuracies = [row["test_accuracy"] or 0.0 for row in rows]
         last = accuracies[-10:]
         return {
             "method": config.method.name,
@@ -258,10 +286,10 @@ class Trainer:
             "last10_mean": statistics.fmean(last),
             "last10_std": statistics.pstdev(last),
             "best": max(accuracies),
-            "best_epoch": self.best_row["epoch"],
+            "best_epoch": rows[accuracies.index(max(accuracies))]["epoch"],
             "final": accuracies[-1],
             "seconds_total": self.seconds,
-            "seconds_per_epoch": self.seconds / len(self.rows),
+            "seconds_per_epoch": self.seconds / len(rows),
             "peak_memory_mib": peak_memory_mib(self.device),
             "device": device_name(self.device),
             "versions": versions(),
@@ -270,3 +298,20 @@ class Trainer:
     def _tell(self, event: str, *values: Any) -> None:
         for listener in self.listeners:
             getattr(listener, event)(*values)
+
+
+def without_weights(config: RunConfig) -> RunConfig:
+    """A configuration whose networks begin untrained."""
+    model = config.model.model_copy(update={"weights": None, "pretrained": False})
+    return config.model_copy(update={"model": model})
+
+
+def _identity(config: RunConfig) -> dict[str, Any]:
+    """What makes a run this run, by key; where it runs may change."""
+    values = config.model_dump(mode="json", exclude={"device", "engine", "stop_on_collapse"})
+    del values["data"]["root"]
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        section = value if isinstance(value, dict) else {}
+        flat |= {f"{key}.{inner}": v for inner, v in section.items()} or {key: value}
+    return flat

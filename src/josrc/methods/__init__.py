@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 
-from josrc.errors import UserError
+from josrc.errors import UserError, closest
 from josrc.methods.base import Method, StepResult
 
 __all__ = ["Method", "StepResult", "get_method", "method_names"]
@@ -23,9 +22,7 @@ def method_names() -> list[str]:
 def get_method(key: str) -> type[Method]:
     """The method class of a key."""
     if key not in method_names():
-        near = difflib.get_close_matches(str(key), method_names(), n=1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(method_names())}."
-        raise UserError(f"Unknown method '{key}'. {hint}")
+        raise UserError(f"Unknown method '{key}'.{closest(str(key), method_names())}")
     module = importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
     classes = [
         value

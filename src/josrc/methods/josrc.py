@@ -1,8 +1,8 @@
 """Jo-SRC: joint sample selection and model regularisation based on consistency.
 
 Yao, Sun, Zhang, Shen, Wu, Zhang and Tang, CVPR 2021; equation numbers are the paper's.
-Where paper and published code differ, the default is what reproduces the published numbers, and
-the other is a setting.
+Where paper and published code differ, the default is the code's, since it made the published
+numbers, and the other is a setting.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
+from josrc.data.noise import CLEAN, ID, OOD
 from josrc.losses import (
     PROBABILITY_FLOOR,
     log_probabilities,
@@ -25,15 +26,7 @@ from josrc.losses import (
     symmetric_divergence,
 )
 from josrc.methods.base import Method, Scalars, StepResult, describe
-from josrc.selection import (
-    CLEAN,
-    ID,
-    OOD,
-    clean_likelihood,
-    divide,
-    ood_likelihood,
-    threshold_schedule,
-)
+from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
 
 
 class JoSRCSettings(MethodSettings):
@@ -68,8 +61,8 @@ class JoSRCSettings(MethodSettings):
     # The code never switches the teacher to evaluation: its batch norms use the batch's statistics.
     # With "eval" the teacher uses the student's running statistics.
     teacher_mode: Literal["train", "eval"] = "train"
-    # The code forwards the views one after the other. One forward of both computes batch statistics
-    # over twice the images, is faster, and reaches the same accuracy.
+    # The code forwards the views one after the other. One forward of both launches half the kernels
+    # and takes batch statistics over twice the images; the runs in RESULTS.md were made with it.
     joint_forward: bool = True
     # The code takes the logarithms of Eq. 9 to base 2; the paper says base 2 of Eq. 2 only.
     consistency_base: float = Field(2.0, gt=1)
@@ -79,7 +72,7 @@ class JoSRCSettings(MethodSettings):
     # scaler that silently skipped such steps). With all three off, the literal equations run.
     guard_empty: bool = Field(True, description="no clean sample in a batch gives loss 0, not 0/0")
     guard_logarithms: bool = Field(True, description="probabilities below 1e-7 count as 1e-7")
-    # Without cap and floor a run at Sym-80 fell to chance: this term went to -12,000.
+    # Without it, in a trial at Sym-80, the loss ran to -12,000 and accuracy fell to chance.
     ood_divergence_cap: float | None = Field(
         4.0, gt=0, description="most divergence of an OOD sample that is rewarded; null: no limit"
     )

@@ -1,0 +1,22 @@
+"""What josrc says on a terminal, in a pipe and in a log."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+
+
+class Terminal(Console):
+    """A console whose reader may leave: a closed pipe must not end a training."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on without output."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(console: Console, text: str) -> None:
+    """A line as it is: paths and names may hold anything, nothing in them is markup."""
+    console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
