@@ -122,6 +122,14 @@ class MethodSettings(Section):
 
     name: str
 
+    def settled(self, noise_rate: float | None) -> Self:
+        """These settings once the data is there; a method may take its noise rate from it.
+
+        Args:
+            noise_rate: share of the training labels that are wrong, or none where nobody knows.
+        """
+        return self
+
 
 class RunConfig(Section):
     """Everything that decides what a run computes."""

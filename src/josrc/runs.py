@@ -11,6 +11,7 @@ from rich.console import Console
 
 from josrc.config import RunConfig, Values, merge, nested, resolve
 from josrc.data.labels import write_noise_file
+from josrc.data.noise import CLEAN
 from josrc.data.source import Source, check_name, load_source
 from josrc.engine.events import Listener, create_progress
 from josrc.engine.metrics import Row
@@ -117,9 +118,16 @@ def train(
     return start(config, Path(out) if out else None, overwrite=overwrite, console=console)
 
 
+def settled(config: RunConfig, source: Source) -> RunConfig:
+    """The configuration with what its method takes from the data."""
+    rate = float((source.kind != CLEAN).mean())
+    return config.model_copy(update={"method": config.method.settled(rate)})
+
+
 def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, console: Console) -> Run:
     """Begin a run."""
     source = load_source(config.data)
+    config = settled(config, source)
     folder = prepare_folder(out, config, overwrite)
     trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
     with folder.locked():

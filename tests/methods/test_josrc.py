@@ -458,8 +458,8 @@ def test_the_teacher_moves_towards_the_student(decay: float, after: list[float])
 def test_student_and_teacher_are_both_tested_the_student_first() -> None:
     method = make_method()
     assert list(method.evaluated().items()) == [
-        ("test_accuracy", method.network),
-        ("teacher_accuracy", method.mean_teacher),
+        ("test_accuracy", [method.network]),
+        ("teacher_accuracy", [method.mean_teacher]),
     ]
 
 

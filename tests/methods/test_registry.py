@@ -62,4 +62,5 @@ def test_the_tested_network_comes_first(key: str) -> None:
     networks = method.evaluated()
     assert next(iter(networks)) == "test_accuracy"
     own = list(method.modules())
-    assert all(any(network is module for module in own) for network in networks.values())
+    tested = [network for group in networks.values() for network in group]
+    assert all(any(network is module for module in own) for network in tested)

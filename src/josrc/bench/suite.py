@@ -18,7 +18,7 @@ from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import TrainingFailedError, UserError
 from josrc.methods import method_names
-from josrc.runs import configure, listeners
+from josrc.runs import configure, listeners, settled
 from josrc.terminal import say
 
 
@@ -79,6 +79,7 @@ def run_suite(
             **options,
         )
         source = with_noise(source, config.data) if source else load_source(config.data)
+        config = settled(config, source)
         if trainer is not None and not trainer.fits(config, source):
             trainer = None  # its memory must be free before the next program is built
             gc.collect()

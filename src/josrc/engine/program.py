@@ -6,6 +6,7 @@ captured step survive a new epoch, a resumed run and, in a benchmark, the next r
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable
 
 import torch
@@ -103,8 +104,8 @@ class Program:
         row = self.truth.metrics(self.ledger.fields["prediction"], group)
         row["loss"] = self.loss_sum.item() / len(self.loader)
         self.method.eval()
-        for name, network in self.method.evaluated().items():
-            row[name] = self._test(network)
+        for name, networks in self.method.evaluated().items():
+            row[name] = statistics.fmean(self._test(network) for network in networks)
         self.method.train()
         return row
 

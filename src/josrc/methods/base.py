@@ -81,9 +81,9 @@ class Method(nn.Module):
     def after_update(self) -> None:
         """What follows the optimizer's update, such as moving a mean teacher."""
 
-    def evaluated(self) -> dict[str, nn.Module]:
-        """Networks to test each epoch, by the metric's name; ``test_accuracy`` first."""
-        return {"test_accuracy": self.network}
+    def evaluated(self) -> dict[str, list[nn.Module]]:
+        """Networks to test each epoch, by metric: ``test_accuracy`` first, each a mean over its."""
+        return {"test_accuracy": [self.network]}
 
     @property
     def variant(self) -> str | None:

@@ -160,9 +160,9 @@ class JoSRC(Method):
             for own, students_own in buffers:
                 own.copy_(students_own)
 
-    def evaluated(self) -> dict[str, nn.Module]:
+    def evaluated(self) -> dict[str, list[nn.Module]]:
         """The student is what the paper tests; the teacher's accuracy comes with it."""
-        return {"test_accuracy": self.network, "teacher_accuracy": self.mean_teacher}
+        return {"test_accuracy": [self.network], "teacher_accuracy": [self.mean_teacher]}
 
     def _forward(self, network: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of view 1 and of view 2, each ``(batch, classes)``, in float32."""
