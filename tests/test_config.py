@@ -104,7 +104,7 @@ def test_an_unknown_key_is_answered_with_the_closest(pair: str, key: str, meant:
 
 
 def test_a_key_unlike_all_others_is_answered_with_those_of_its_section() -> None:
-    with pytest.raises(UserError, match=r"'views\.zzz'\. Known: pad, flip\.$"):
+    with pytest.raises(UserError, match=r"'views\.zzz'\. Known: pad, flip, normalise\.$"):
         config("views.zzz=1")
 
 
@@ -253,6 +253,23 @@ def test_the_part_of_a_recipe_for_one_method_leaves_others_alone() -> None:
 def test_every_data_set_has_a_configuration_for_every_method(data: str, method: str) -> None:
     run = config(data=data, method=method)
     assert (run.data.name, run.method.name) == (data, method)
+
+
+@pytest.mark.parametrize(
+    ("method", "decay_start"),
+    [("standard", 100), ("coteaching", 100), ("jocor", 100), ("coteaching-plus", 80)],
+)
+@pytest.mark.parametrize("data", ["cifar100n-c", "cifar80n-o"])
+def test_the_plain_recipe_is_that_of_the_published_codes(
+    data: str, method: str, decay_start: int
+) -> None:
+    run = configure(data, recipe="plain", method=method)
+    assert run.recipe == "plain"
+    assert run.views.model_dump() == {"pad": 0, "flip": False, "normalise": False}
+    assert (run.model.head, run.epochs, run.batch_size) == ("linear", 200, 128)
+    assert run.optimizer.decay_start == decay_start
+    assert run.optimizer.at(decay_start - 1, 200) == (1e-3, 0.9)
+    assert run.optimizer.at(190, 200) == (pytest.approx(1e-2 / (200 - decay_start)), 0.1)
 
 
 @pytest.mark.parametrize("recipe", recipe_names())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,11 @@ from josrc.selection import (
     OOD,
     clean_likelihood,
     divide,
+    forget_rate_schedule,
+    kept_count,
+    mean_over,
     ood_likelihood,
+    small_loss,
     threshold_schedule,
 )
 
@@ -146,3 +152,78 @@ def test_threshold_never_falls(warm_up: int, last: int) -> None:
     thresholds = [threshold_schedule(t, warm_up, last, 0.75, 0.95) for t in range(last + 1)]
     assert thresholds == sorted(thresholds)
     assert thresholds[-1] == pytest.approx(0.75 if warm_up == last else 0.95)
+
+
+# --- small losses --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1, 2])
+@pytest.mark.parametrize("ramp", [0, 1, 2, 3, 10])
+def test_forget_rate_is_evenly_spaced_and_then_constant(ramp: int, exponent: float) -> None:
+    rates = [forget_rate_schedule(epoch, ramp, 0.4, exponent) for epoch in range(ramp + 3)]
+    assert rates == pytest.approx([*np.linspace(0, 0.4**exponent, ramp), 0.4, 0.4, 0.4])
+
+
+def test_forget_rate_of_the_published_codes_at_its_corners() -> None:
+    rates = {epoch: forget_rate_schedule(epoch, 10, 0.45) for epoch in (0, 1, 8, 9, 10, 199)}
+    assert rates == pytest.approx({0: 0, 1: 0.05, 8: 0.4, 9: 0.45, 10: 0.45, 199: 0.45})
+
+
+def test_kept_count_is_that_of_the_published_codes() -> None:
+    counts = torch.arange(1, 513)
+    for percent in range(101):
+        kept = kept_count(torch.tensor(percent / 100), counts)
+        exact = [int((1 - Fraction(percent, 100)) * b) for b in counts.tolist()]
+        assert kept.tolist() == exact
+        for b, own in zip(counts.tolist(), exact, strict=True):
+            published = int((1 - percent / 100) * b)
+            # In float64, too, a whole number may be missed by a hair: 0.1 of 10 there is 0.
+            whole = (100 - percent) * b % 100 == 0
+            assert own == published or (whole and own == published + 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "batch", "kept"),
+    [(0.2, 80, 64), (0.2, 128, 102), (0.5, 128, 64), (0.45, 128, 70), (0, 7, 7), (1, 7, 0)],
+)
+def test_kept_count_of_a_batch(rate: float, batch: int, kept: int) -> None:
+    assert kept_count(torch.tensor(float(rate)), batch).item() == kept
+
+
+@pytest.mark.parametrize("epoch", range(12))
+def test_kept_count_along_the_schedule(epoch: int) -> None:
+    rate = forget_rate_schedule(epoch, 10, 0.2)
+    exact = Fraction(1, 5) * min(Fraction(epoch, 9), Fraction(1))
+    for batch in (45, 80, 90, 128, 450):
+        assert kept_count(torch.tensor(rate), batch).item() == int((1 - exact) * batch)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 19, 20])
+def test_small_loss_chooses_as_many_as_asked_for(count: int) -> None:
+    loss = np.random.default_rng(0).normal(size=20)
+    chosen = small_loss(torch.tensor(loss, requires_grad=True), torch.tensor(float(count)))
+    assert np.flatnonzero(chosen).tolist() == sorted(np.argsort(loss)[:count].tolist())
+
+
+def test_small_loss_of_equals_is_the_earlier() -> None:
+    chosen = small_loss(torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0]), torch.tensor(3.0))
+    assert chosen.tolist() == [False, True, True, False, True]
+
+
+def test_small_loss_among_some() -> None:
+    loss = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5])
+    among = torch.tensor([False, True, False, True, True])
+    for count, expected in ((0, []), (1, [1]), (2, [1, 3]), (3, [1, 3, 4])):
+        chosen = small_loss(loss, torch.tensor(float(count)), among)
+        assert np.flatnonzero(chosen).tolist() == expected
+
+
+def test_mean_over_some_and_over_none() -> None:
+    values = torch.tensor([1.0, 2.0, 6.0], requires_grad=True)
+    assert mean_over(values, torch.tensor([True, False, True])).item() == 3.5
+    assert mean_over(values, torch.tensor([True, False, True]), at_least=14).item() == 0.5
+    nothing = mean_over(values, torch.tensor([False] * 3))
+    nothing.backward()
+    assert nothing.item() == 0
+    assert values.grad is not None
+    assert values.grad.tolist() == [0, 0, 0]

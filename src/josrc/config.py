@@ -37,6 +37,11 @@ def phase(default: int, *, of: int = 200, description: str | None = None) -> Any
     return Field(default, ge=0, description=description, json_schema_extra={"phase_of": of})
 
 
+# Marks a setting that reaches the step through the schedule alone: code compiled for one value of
+# it serves every other.
+SCHEDULED: dict[str, Any] = {"scheduled": True}
+
+
 class Section(BaseModel):
     """Base of every part of the configuration: unknown keys are errors, values don't change."""
 
@@ -70,6 +75,8 @@ class ViewConfig(Section):
 
     pad: int = Field(4, ge=0)
     flip: bool = True
+    # Test images too. The codes of Co-teaching, Co-teaching+ and JoCoR leave pixels in [0, 1].
+    normalise: bool = Field(True, description="standardise each channel; false: pixels in [0, 1]")
 
 
 class ModelConfig(Section):

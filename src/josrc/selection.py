@@ -56,3 +56,55 @@ def threshold_schedule(
     if time <= warm_up:
         return threshold * time / warm_up if warm_up else threshold
     return threshold + (maximum - threshold) * (time - warm_up) / (last - warm_up)
+
+
+# --- small losses --------------------------------------------------------------------------------
+
+# Added to a share before it is multiplied by a count: 0.8 of 80 is 64, and float32 must not make it
+# 63. Less than 2e-7 is lost to rounding, so that a millionth is enough.
+SHARE_TOLERANCE = 1e-6
+
+
+def forget_rate_schedule(epoch: int, ramp: int, rate: float, exponent: float = 1.0) -> float:
+    """The share of a batch that Co-teaching and its successors leave out in a zero-based epoch.
+
+    ``ramp`` evenly spaced values from 0 to ``rate ** exponent``, then ``rate``.
+    """
+    if epoch >= ramp:
+        return rate
+    return float(rate**exponent) * epoch / max(1, ramp - 1)
+
+
+def kept_count(forget_rate: Tensor, count: Tensor | int) -> Tensor:
+    """How many of ``count`` samples are kept: the published ``int((1 - R) * B)``, as a scalar."""
+    return ((1 - forget_rate + SHARE_TOLERANCE) * count).floor()
+
+
+def small_loss(loss: Tensor, count: Tensor, among: Tensor | None = None) -> Tensor:
+    """Which samples have the smallest losses.
+
+    Args:
+        loss: ``(batch,)``; of equal losses the earlier counts as smaller.
+        count: how many to choose, scalar; at most as many as there are ``among``.
+        among: which samples stand for choice, ``(batch,)`` bool; all unless given.
+
+    Returns:
+        ``(batch,)`` bool, without gradient.
+    """
+    loss = loss.detach()
+    if among is not None:
+        loss = torch.where(among, loss, torch.inf)
+    # The place of each sample in the order; comparing it with a scalar keeps all shapes fixed.
+    rank = loss.argsort(stable=True).argsort()
+    return rank < count
+
+
+def mean_over(values: Tensor, chosen: Tensor, at_least: float = 1.0) -> Tensor:
+    """Mean of the chosen values, scalar; 0 where none is chosen.
+
+    Args:
+        values: ``(batch,)``.
+        chosen: which to average, ``(batch,)`` bool.
+        at_least: smallest divisor.
+    """
+    return (values * chosen).sum() / chosen.sum().clamp(min=at_least)

@@ -122,6 +122,14 @@ def test_images_are_standardised_channel_by_channel(make_source, channels, image
     np.testing.assert_allclose(images, expected, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_left_unstandardised_lie_between_0_and_1(make_source, channels):
+    source = make_source(channels=channels)
+    pixels = source.images.transpose(0, 3, 1, 2)
+    images = Normalise(source, None, CPU, standardise=False)(torch.from_numpy(pixels))
+    np.testing.assert_allclose(images, pixels / 255, rtol=0, atol=1e-6)
+
+
 def interpolated(image: np.ndarray, size: int) -> np.ndarray:
     """Bilinear interpolation of ``(height, width)`` between pixel centres."""
     ranges = []

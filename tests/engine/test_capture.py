@@ -9,17 +9,20 @@ from josrc.data.source import load_source
 from josrc.engine.capture import create_stepper
 from josrc.engine.program import Program
 from josrc.errors import UserError
-from josrc.runs import configure
+from josrc.methods import method_names
+from josrc.runs import configure, settled
 
 
 def program(method: str, device: str, **options: object) -> Program:
     config = configure("digits-o", noise="symmetric", rate=0.5, method=method, **options)
-    built = Program(config, load_source(config.data), torch.device(device))
+    source = load_source(config.data)
+    config = settled(config, source)
+    built = Program(config, source, torch.device(device))
     built.begin_epoch(config, 20)
     return built
 
 
-@pytest.mark.parametrize("method", ["standard", "josrc"])
+@pytest.mark.parametrize("method", method_names())
 def test_a_step_compiles_without_breaks_and_agrees_with_eager(method: str) -> None:
     # The eager backend traces the step whole, which is what compilation needs, and costs little.
     plain, traced = program(method, "cpu"), program(method, "cpu")
@@ -33,7 +36,7 @@ def test_a_step_compiles_without_breaks_and_agrees_with_eager(method: str) -> No
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("size", "steps"), [(128, 8), (28, 5)])
-@pytest.mark.parametrize("method", ["standard", "josrc"])
+@pytest.mark.parametrize("method", method_names())
 def test_the_first_captured_and_eager_steps_agree_within_bfloat16(
     method: str, size: int, steps: int
 ) -> None:

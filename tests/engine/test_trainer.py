@@ -22,7 +22,7 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
-from josrc.runs import configure
+from josrc.runs import configure, settled
 
 
 def small(**options: Any) -> tuple[RunConfig, Source]:
@@ -287,6 +287,24 @@ def test_the_teacher_is_evaluated_with_statistics_of_its_own(tmp_path: Path) -> 
     made.program.method.settings = made.config.method.model_copy(update={"teacher_decay": 0.8})
     made.run()
     assert max(row["teacher_accuracy"] or 0 for row in made.rows) > 2.2 * 12.5
+
+
+def test_compiled_code_serves_what_only_the_schedule_knows(tmp_path: Path) -> None:
+    first, source = small(method="coteaching", rate=0.5)
+    made = Trainer(settled(first, source), source, RunFolder(tmp_path / "a"))
+    other, noisier = small(method="coteaching", rate=0.8, seed=4)
+    other = settled(other, noisier)
+    assert made.fits(other, noisier)
+    longer = other.model_copy(update={"batch_size": 32})
+    assert not made.fits(longer, noisier)
+
+    reused = Trainer(other, noisier, RunFolder(tmp_path / "b"), reuse=made)
+    fresh = Trainer(other, noisier, RunFolder(tmp_path / "c"))
+    for run in (reused, fresh):
+        run.folder.create(other, noisier, run.device)
+        run.run()
+    assert reused.program is made.program
+    assert without_time(reused.rows) == without_time(fresh.rows)
 
 
 def test_sgd_state_begins_as_torch_would_begin_it() -> None:

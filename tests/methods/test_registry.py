@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
+import josrc
 from josrc.errors import UserError
 from josrc.methods import Method, get_method, method_names
 
 
 def create(key: str) -> Method:
     method = get_method(key)
-    return method(method.Settings.model_validate({}), lambda: nn.Linear(2, 3))
+    settings = method.Settings.model_validate({}).settled(noise_rate=0.3)
+    return method(settings, lambda: nn.Linear(2, 3))
 
 
-def test_the_method_of_the_paper_and_its_baseline_are_there() -> None:
+def test_the_methods_of_the_first_two_tables_are_there() -> None:
     names = method_names()
-    assert {"josrc", "standard"} <= set(names)
+    table = {"standard", "decoupling", "coteaching", "coteaching-plus", "jocor", "josrc"}
+    assert table <= set(names)
     assert names == sorted(names)
 
 
@@ -64,3 +70,28 @@ def test_the_tested_network_comes_first(key: str) -> None:
     own = list(method.modules())
     tested = [network for group in networks.values() for network in group]
     assert all(any(network is module for module in own) for network in tested)
+
+
+@pytest.mark.parametrize("key", method_names())
+def test_three_epochs_train(key: str, tmp_path: Path) -> None:
+    small = {"model.width": 0.25, "stop_on_collapse": False}
+    noise = {"noise": "symmetric", "rate": 0.5}
+    run = josrc.train("digits-o", method=key, epochs=3, settings=small, out=tmp_path / "r", **noise)
+    assert len(run.metrics) == 3
+    for row in run.metrics:
+        assert math.isfinite(row["loss"])
+        assert 0 <= row["test_accuracy"] <= 100
+        if get_method(key).selects:
+            assert row["n_clean"] + row["n_id"] + row["n_ood"] == 1436
+
+
+@pytest.mark.slow
+def test_co_teaching_and_jocor_beat_plain_training_on_half_wrong_labels(tmp_path: Path) -> None:
+    accuracy = {
+        key: josrc.train(
+            "digits-o", method=key, noise="symmetric", rate=0.5, out=tmp_path / key
+        ).summary["last10_mean"]
+        for key in ("standard", "coteaching", "jocor")
+    }
+    assert accuracy["coteaching"] > accuracy["standard"] + 5
+    assert accuracy["jocor"] > accuracy["standard"] + 5

@@ -59,9 +59,25 @@ class WeakView:
 class Normalise:
     """uint8 pixels to what the network expects: channel-wise standardised, resized if asked."""
 
-    def __init__(self, source: Source, image_size: int | None, device: torch.device) -> None:
+    def __init__(
+        self,
+        source: Source,
+        image_size: int | None,
+        device: torch.device,
+        standardise: bool = True,
+    ) -> None:
+        """Set up for a data set.
+
+        Args:
+            source: whose channel means and deviations to use.
+            image_size: height and width to resize to; none keeps the size.
+            device: where the pixels are.
+            standardise: whether to use them; without, pixels are brought to [0, 1] alone.
+        """
         mean = torch.tensor(source.mean, device=device).view(1, -1, 1, 1)
         std = torch.tensor(source.std, device=device).view(1, -1, 1, 1)
+        if not standardise:
+            mean, std = torch.zeros_like(mean), torch.ones_like(std)
         self.scale = 1 / (255 * std)
         self.shift = -mean / std
         native = source.images.shape[1:3]

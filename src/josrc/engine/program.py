@@ -39,9 +39,7 @@ class Program:
 
     def __init__(self, config: RunConfig, source: Source, device: torch.device) -> None:
         self.device = device
-        self.bfloat16 = config.precision == "bfloat16" or (
-            config.precision == "auto" and device.type == "cuda"
-        )
+        self.bfloat16 = uses_bfloat16(config, device)
         self.method = create_method(config, source).to(device)
         self.method.to(memory_format=torch.channels_last)
         trained = [p for p in self.method.parameters() if p.requires_grad]
@@ -53,7 +51,7 @@ class Program:
             WeakView(config.views.pad, config.views.flip, (height, width)),
             self.method.views,
             config.batch_size,
-            Normalise(source, config.model.image_size, device),
+            Normalise(source, config.model.image_size, device, config.views.normalise),
             device,
         )
         self.test_pixels = torch.from_numpy(source.test_images).to(device).permute(0, 3, 1, 2)
@@ -146,7 +144,8 @@ class Program:
 
     @torch.no_grad()
     def restart(self, config: RunConfig, source: Source) -> None:
-        """Begin a new run in place: new seed and labels, the same compiled and captured code."""
+        """Begin a new run in place: new seed, labels and schedule, the same compiled code."""
+        self.method.settings = config.method
         fresh = create_method(config, source).state_dict()
         state = {key: torch.zeros_like(value) for key, value in self.tensors().items()}
         state |= {f"method.{key}": value for key, value in fresh.items()}
@@ -155,6 +154,12 @@ class Program:
         self.load(state)
         self.loader.label.copy_(torch.from_numpy(source.given))
         self.truth = Truth(source, self.device)
+
+
+def uses_bfloat16(config: RunConfig, device: torch.device) -> bool:
+    """Whether networks run in bfloat16: on a GPU, unless another precision is asked for."""
+    wanted = "bfloat16" if device.type == "cuda" else "float32"
+    return (wanted if config.precision == "auto" else config.precision) == "bfloat16"
 
 
 def create_method(config: RunConfig, source: Source) -> Method:

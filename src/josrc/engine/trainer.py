@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from josrc.config import RunConfig
+from josrc.config import SCHEDULED, RunConfig
 from josrc.data.source import Source
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
@@ -82,7 +82,9 @@ class Trainer:
         """Whether this trainer's compiled code can train another configuration."""
 
         def shape(c: RunConfig, s: Source) -> Any:
-            values = c.model_dump(exclude={"data": True, "seed": True})
+            fields = type(c.method).model_fields.items()
+            scheduled = {name for name, field in fields if field.json_schema_extra == SCHEDULED}
+            values = c.model_dump(exclude={"data": True, "seed": True, "method": scheduled})
             return values, s.name, s.images.shape, s.closed
 
         return bool(shape(config, source) == shape(self.config, self.source))

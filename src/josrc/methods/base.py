@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from josrc.config import MethodSettings
+from josrc.config import SCHEDULED, MethodSettings, phase
 from josrc.data.loaders import Batch
+from josrc.errors import UserError
+from josrc.selection import forget_rate_schedule
 
 Scalars = Mapping[str, Tensor]
 
@@ -102,3 +105,75 @@ def describe(logits: Tensor, label: Tensor) -> dict[str, Tensor]:
         "confidence": top.exp(),
         "label_probability": given.exp(),
     }
+
+
+# --- two networks --------------------------------------------------------------------------------
+
+
+class TwoNetworks(Method):
+    """Base of the methods that train two networks of one kind, each from its own first weights.
+
+    One optimizer moves both. Where no term of the loss depends on both networks this is the same
+    as an optimizer each: Adam and SGD treat every parameter by itself.
+    """
+
+    def __init__(self, settings: Any, create_network: Callable[[], nn.Module]) -> None:
+        super().__init__(settings, create_network)
+        self.second_network = create_network()
+
+    def evaluated(self) -> dict[str, list[nn.Module]]:
+        """Both networks: the mean of their accuracies is reported, as in the published tables."""
+        return {"test_accuracy": [self.network, self.second_network]}
+
+    def predict(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the first and of the second network, each ``(batch, classes)``, in float32."""
+        return self.network(images).float(), self.second_network(images).float()
+
+
+def describe_both(first: Tensor, second: Tensor, label: Tensor) -> dict[str, Tensor]:
+    """The findings of two networks from their logits ``(batch, classes)``.
+
+    ``describe`` of the first network; whether both have the same top class; and as the likelihood
+    that the given label is right the mean of the probabilities that the networks give it.
+    """
+    found, other = describe(first, label), describe(second, label)
+    return found | {
+        "clean_likelihood": (found["label_probability"] + other["label_probability"]) / 2,
+        "agreement": (found["prediction"] == other["prediction"]).float(),
+        "second_prediction": other["prediction"],
+    }
+
+
+class SmallLossSettings(MethodSettings):
+    """Settings of the methods that keep the small losses of a batch and forget the others."""
+
+    # paper and code: the noise rate; taken from the data where that knows its wrong labels.
+    forget_rate: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="tau, share of a batch left out; null: the data's noise rate",
+        json_schema_extra=SCHEDULED,
+    )
+    # paper and code: T_k of 10 epochs
+    forget_ramp: int = phase(10, description="T_k, epochs until the whole share is left out")
+    # code: 1. The Co-teaching paper puts its c on the epoch; at 1 the two are the same.
+    forget_exponent: float = Field(1.0, gt=0, description="c, the ramp ends at forget_rate to it")
+
+    def settled(self, noise_rate: float | None) -> Self:
+        """With the data's noise rate as forget rate, unless one was given."""
+        if self.forget_rate is not None:
+            return self
+        if noise_rate is None:
+            raise UserError(
+                f"{self.name} leaves out a share of every batch as large as the share of wrong "
+                "labels, and this data does not say how many are wrong. Give your estimate "
+                "(method.forget_rate=0.2, say), or a noise file that holds the truth."
+            )
+        return self.model_copy(update={"forget_rate": noise_rate})
+
+    def forget_rate_at(self, epoch: int) -> float:
+        """The share of a batch that is left out in a zero-based epoch."""
+        rate = self.settled(None).forget_rate
+        assert rate is not None
+        return forget_rate_schedule(epoch, self.forget_ramp, rate, self.forget_exponent)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from josrc.config import MethodSettings, phase
@@ -29,12 +29,17 @@ from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
 
 
+def lowered(value: Any) -> Any:
+    """``C`` and ``c`` name the same variant."""
+    return value.lower() if isinstance(value, str) else value
+
+
 class JoSRCSettings(MethodSettings):
     """Settings of Jo-SRC; "paper" and "code" name the source of a default."""
 
     name: str = "josrc"
     # Table 6: train on clean samples (c), ID ones too (ci), all (cio), with consistency (full).
-    variant: Literal["c", "ci", "cio", "full"] = "full"
+    variant: Annotated[Literal["c", "ci", "cio", "full"], BeforeValidator(lowered)] = "full"
     # paper: 0.6
     smoothing: float = Field(0.6, ge=0, lt=1, description="epsilon of Eq. 5")
     # code: 0.75 for CIFAR (0.9 for Clothing1M); the paper gives no value.
