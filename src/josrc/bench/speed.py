@@ -1,0 +1,275 @@
+"""``josrc bench speed``: what a training step costs, beside a loop written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from josrc.bench.reference import reference_steps, worker_count
+from josrc.config import RunConfig
+from josrc.data.source import Source, load_source
+from josrc.engine.capture import create_stepper
+from josrc.engine.checkpoint import write_text
+from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.program import Program
+from josrc.engine.runfolder import versions
+from josrc.runs import configure
+from josrc.terminal import say
+
+WINDOWS = 5  # a time is the median of so many windows
+NOISE: dict[str, Any] = {"noise": "symmetric", "rate": 0.2}
+
+
+def run_speed(
+    *,
+    data_root: Path | None,
+    device_name_wanted: str | None,
+    method: str | None,
+    model: str | None,
+    steps: int | None,
+    whole_runs: bool,
+    results: Path,
+    console: Console,
+) -> Path:
+    """Measure and write ``results/speed/DEVICE-MODEL.json``; returns its path."""
+    options: dict[str, Any] = {"method": method, "model": model, "device": device_name_wanted}
+    config = configure("cifar80n-o", **NOISE, data_root=data_root, **options)
+    source = load_source(config.data) if data_root else synthetic_source()
+    device = choose_device(config.device)
+    found = measure(config, source, device, steps or (100 if device.type == "cuda" else 2), console)
+    if whole_runs and data_root and device.type == "cuda":
+        found |= whole_run_seconds(data_root, options, console)
+    path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
+    write_text(path, json.dumps(found, indent=2) + "\n")
+    show(found, console)
+    say(console, f"Wrote {path}.")
+    return path
+
+
+def synthetic_source(samples: int = 50_000, size: int = 32) -> Source:
+    """CIFAR80N-O's shape with random pixels: speed does not depend on what they show."""
+    generator = np.random.default_rng(0)
+    shape = (size, size, 3)
+    return Source(
+        name="synthetic",
+        images=generator.integers(0, 256, (samples, *shape), dtype=np.uint8),
+        true=generator.integers(0, 80, samples),
+        given=generator.integers(0, 80, samples),
+        class_names=[str(number) for number in range(80)],
+        closed=80,
+        test_images=generator.integers(0, 256, (samples // 5, *shape), dtype=np.uint8),
+        test_labels=generator.integers(0, 80, samples // 5),
+        mean=(0.5, 0.5, 0.5),
+        std=(0.25, 0.25, 0.25),
+    )
+
+
+def measure(
+    config: RunConfig, source: Source, device: torch.device, steps: int, console: Console
+) -> dict[str, Any]:
+    """Times of the three loops, and the machine's two ceilings, in one process."""
+    say(console, f"{device_name(device)}: {WINDOWS} windows of {steps} steps each ...")
+    program = Program(config, source, device)
+    flops, moved = step_cost(program, config)
+    times: dict[str, Any] = {
+        "reference_ms": _time(reference_steps(config, source, device), device, steps)
+    }
+    for engine in ("eager", "captured"):
+        wanted = engine == "eager" or device.type == "cuda"
+        times[f"{engine}_ms"] = (
+            _engine_ms(config, source, device, engine, steps) if wanted else None
+        )
+    ours = times["captured_ms"] or times["eager_ms"]
+    return {
+        "device": device_name(device),
+        "cpu_cores": os.cpu_count(),
+        "loader_workers": worker_count(),
+        "data": source.name,
+        "method": config.method.name,
+        "model": config.model.name,
+        "batch_size": config.batch_size,
+        "views": program.method.views,
+        "precision": "bfloat16" if device.type == "cuda" else "float32",
+        "windows": WINDOWS,
+        "steps_a_window": steps,
+        **times,
+        "ratio_reference": times["reference_ms"] / ours,
+        "step_gflop": flops / 1e9,
+        "step_gbyte_unfused": moved / 1e9,
+        "matmul_tflops": matmul_rate(device) / 1e12,
+        "copy_tb_s": copy_rate(device) / 1e12,
+        "run_seconds_cold": None,
+        "run_seconds_warm": None,
+        "peak_memory_mib": peak_memory_mib(device),
+        "versions": versions(),
+    }
+
+
+def _engine_ms(
+    config: RunConfig, source: Source, device: torch.device, engine: str, steps: int
+) -> float:
+    program = Program(config, source, device)
+    stepper = create_stepper(program, engine)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+    def forever() -> Iterator[None]:
+        while True:
+            program.begin_epoch(config, config.epochs // 2)
+            for size in program.loader.sizes():
+                if size == config.batch_size:
+                    stepper(size)
+                    yield
+
+    return _time(forever(), device, steps)
+
+
+def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float:
+    """Milliseconds a step: the median over windows, after one window that is not counted."""
+    windows = []
+    for window in range(WINDOWS + 1):
+        begun = _now(device)
+        for _ in range(steps):
+            next(steps_taken)
+        if window:
+            windows.append(1000 * (_now(device) - begun) / steps)
+    return statistics.median(windows)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+class TrafficCounter(TorchDispatchMode):
+    """Bytes that go in and out of every operation, were none of them fused with another."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.moved = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count an operation; views move nothing."""
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            tensors = [
+                t for t in tree_leaves((args, kwargs, result)) if isinstance(t, torch.Tensor)
+            ]
+            self.moved += sum(t.numel() * t.element_size() for t in tensors)
+        return result
+
+
+def step_cost(program: Program, config: RunConfig) -> tuple[int, int]:
+    """Floating-point operations and unfused bytes of one training step."""
+    program.begin_epoch(config, config.epochs // 2)
+    with FlopCounterMode(display=False) as flops:
+        program.train_step(config.batch_size)
+    # The data set is an argument of the gather, but a step reads only its own batch of it.
+    resident = program.loader.tiles.numel()
+    with TrafficCounter() as traffic:
+        program.train_step(config.batch_size)
+    return flops.get_total_flops(), max(0, traffic.moved - resident)
+
+
+def matmul_rate(device: torch.device) -> float:
+    """Operations a second of a large matrix product in the precision that is trained in."""
+    on_gpu = device.type == "cuda"
+    size, dtype = (8192, torch.bfloat16) if on_gpu else (2048, torch.float32)
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    return 2 * size**3 / _seconds(lambda: a @ b, device)
+
+
+def copy_rate(device: torch.device) -> float:
+    """Bytes a second of a large copy, read and written."""
+    source = torch.rand(2**30 if device.type == "cuda" else 2**26, device=device)
+    target = torch.empty_like(source)
+    return (
+        2 * source.numel() * source.element_size() / _seconds(lambda: target.copy_(source), device)
+    )
+
+
+def _seconds(work: Callable[[], Any], device: torch.device) -> float:
+    times = []
+    for _ in range(WINDOWS + 1):
+        begun = _now(device)
+        work()
+        times.append(_now(device) - begun)
+    return statistics.median(times[1:])
+
+
+def whole_run_seconds(
+    data_root: Path, options: dict[str, Any], console: Console
+) -> dict[str, float]:
+    """Seconds of ``josrc train`` from command to exit, without and with a compile cache."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+            "TRITON_CACHE_DIR": f"{folder}/triton",
+        }
+        command = [sys.executable, "-m", "josrc", "train", "cifar80n-o", "--noise", "symmetric"]
+        command += ["--rate", "0.2", "--data-root", str(data_root), "--quiet"]
+        for name, value in options.items():
+            command += [f"--{name}", value] if value else []
+        for kind in ("cold", "warm"):
+            begun = time.perf_counter()
+            out = ["--out", f"{folder}/{kind}"]
+            subprocess.run([*command, *out], env=os.environ | caches, check=True)
+            found[f"run_seconds_{kind}"] = time.perf_counter() - begun
+            say(console, f"A whole run, {kind} cache: {found[f'run_seconds_{kind}']:.0f} s")
+    return found
+
+
+def short_name(device: torch.device) -> str:
+    """``h200`` of ``NVIDIA H200``; ``cpu`` for any processor."""
+    if device.type == "cpu":
+        return "cpu"
+    return device_name(device).lower().removeprefix("nvidia ").replace(" ", "-")
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    """The times as a table."""
+    title = f"{found['method']}, {found['model']}, batch {found['batch_size']}, {found['device']}"
+    table = Table(title=title)
+    for column in ("loop", "ms a step", "images/s", "times the reference", "matrix rate", "memory"):
+        table.add_column(column, justify="left" if column == "loop" else "right")
+    for loop in ("reference", "eager", "captured"):
+        ms = found[f"{loop}_ms"]
+        if ms is None:
+            table.add_row(loop, "-", "-", "-", "-", "-")
+            continue
+        flops = found["step_gflop"] / ms / found["matmul_tflops"]
+        bytes_ = found["step_gbyte_unfused"] / ms / found["copy_tb_s"]
+        table.add_row(
+            loop,
+            f"{ms:.2f}",
+            f"{1000 * found['batch_size'] / ms:,.0f}",
+            f"{found['reference_ms'] / ms:.2f}",
+            f"{flops:.0%}",
+            f"{bytes_:.0%}",
+        )
+    console.print(table)
+    say(
+        console,
+        f"Ceilings measured here: {found['matmul_tflops']:.3g} TFLOP/s (matrix product), "
+        f"{found['copy_tb_s']:.3g} TB/s (copy). A step is {found['step_gflop']:.0f} GFLOP and, "
+        f"were nothing fused, {found['step_gbyte_unfused']:.2f} GB. "
+        f"Peak memory {found['peak_memory_mib']:.0f} MiB.",
+    )
