@@ -154,8 +154,6 @@ def noise(
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
-    if out.exists():
-        raise UserError(f"{out} exists; name another file.")
     settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
     source = load_source(settings.data)
     write_noise_file(out, source.given, source.true, source.kind)
@@ -203,9 +201,10 @@ def demo(
 
 @bench.command("run")
 def bench_run(
-    suite: Annotated[str, typer.Argument(help="table1 or table2.")],
+    suite: Annotated[str, typer.Argument(help="table1, table2, ablation or selection.")],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
     minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
     epochs: Annotated[
@@ -221,8 +220,9 @@ def bench_run(
 
     run_suite(
         suite,
-        methods=methods,
-        cells=cells,
+        methods=_names(methods),
+        cells=_names(cells),
+        recipe=recipe,
         seeds=seeds,
         minutes=minutes,
         options={"epochs": epochs, "data_root": data_root, "device": device},
@@ -234,7 +234,7 @@ def bench_run(
 
 @bench.command("show")
 def bench_show(
-    suite: Annotated[str, typer.Argument(help="table1 or table2.")],
+    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation or selection.")],
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
     """Show a table: the paper's number, ours, and the difference."""
@@ -248,11 +248,43 @@ def bench_render(
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("RESULTS.md"),
 ) -> None:
-    """Write RESULTS.md from the results alone."""
-    from josrc.bench.render import render
+    """Write RESULTS.md, the figures and their CSVs from the results alone."""
+    from josrc.bench.render import write_results
 
-    out.write_text(render(results), encoding="utf-8")
-    typer.echo(f"Wrote {out}.")
+    write_results(results, out)
+    typer.echo(f"Wrote {out} and {results / 'figures'}.")
+
+
+@bench.command("speed")
+def bench_speed(
+    data_root: DataRoot = None,
+    device: Device = None,
+    method: Annotated[str | None, typer.Option(help="josrc unless another is named.")] = None,
+    model: Annotated[str | None, typer.Option(help="cnn7 or any timm name.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps in a timed window.")] = None,
+    whole_runs: Annotated[
+        bool, typer.Option(help="On a GPU with data: also time two whole runs.")
+    ] = True,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+) -> None:
+    """Time a training step: a loop written by hand, josrc eager, josrc captured."""
+    from josrc.bench.speed import run_speed
+
+    run_speed(
+        data_root=data_root,
+        device_name_wanted=device,
+        method=method,
+        model=model,
+        steps=steps,
+        whole_runs=whole_runs,
+        results=results,
+        console=_console(),
+    )
+
+
+def _names(options: list[str] | None) -> list[str]:
+    """Names given one an option, or several in one with commas."""
+    return [name for option in options or [] for name in option.split(",") if name]
 
 
 def _console(quiet: bool = False) -> Console:

@@ -20,7 +20,8 @@ GROUP_COLOURS = {"clean": GREEN, "id": BLUE, "ood": ORANGE}
 GROUP_TITLES = {"clean": "clean", "id": "ID noisy", "ood": "out of distribution"}
 
 
-def _figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4)) -> Any:
+def create_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4)) -> Any:
+    """A matplotlib figure and its axes ``(rows, columns)``, in the style of all of josrc's."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -33,7 +34,8 @@ def _figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4
     return figure, axes
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure as PNG, whole or not at all, and forget it."""
     import matplotlib.pyplot as plt
 
     partial = path.with_name(path.name + ".partial")
@@ -68,7 +70,7 @@ def plot_run(rows: Sequence[Row], folder: Path) -> list[Path]:
         figure = draw(rows)
         if figure is not None:
             pictures.append(folder / f"{name}.png")
-            _save(figure, pictures[-1])
+            save_figure(figure, pictures[-1])
     return pictures
 
 
@@ -82,7 +84,7 @@ def _curve(axis: Any, rows: Sequence[Row], column: str, **style: Any) -> bool:
 
 
 def _accuracy(rows: Sequence[Row]) -> Any:
-    figure, ((axis,),) = _figure()
+    figure, ((axis,),) = create_figure()
     _curve(axis, rows, "test_accuracy", color=BLUE, label="network")
     if _curve(axis, rows, "teacher_accuracy", color=GREY, linestyle="--", label="mean teacher"):
         axis.legend(frameon=False)
@@ -93,7 +95,7 @@ def _accuracy(rows: Sequence[Row]) -> Any:
 def _selection(rows: Sequence[Row]) -> Any:
     if all(row.get("n_clean") is None for row in rows):
         return None
-    figure, ((sizes, precisions),) = _figure(1, 2, (10, 4))
+    figure, ((sizes, precisions),) = create_figure(1, 2, (10, 4))
     for name, colour in GROUP_COLOURS.items():
         _curve(sizes, rows, f"n_{name}", color=colour, label=GROUP_TITLES[name])
         _curve(precisions, rows, f"{name}_precision", color=colour)
@@ -106,7 +108,7 @@ def _selection(rows: Sequence[Row]) -> Any:
 def _threshold(rows: Sequence[Row]) -> Any:
     if all(row.get("threshold") is None for row in rows):
         return None
-    figure, ((axis,),) = _figure()
+    figure, ((axis,),) = create_figure()
     _curve(axis, rows, "threshold", color=BLUE)
     axis.set(title="Threshold of the clean likelihood", xlabel="epoch", ylim=(0, 1))
     return figure
@@ -121,7 +123,7 @@ def _groups(rows: Sequence[Row]) -> Any:
     }
     if all(row.get(column) is None for row in rows for column in curves):
         return None
-    figure, ((axis,),) = _figure()
+    figure, ((axis,),) = create_figure()
     for (column, title), colour in zip(curves.items(), (GREEN, BLUE, ORANGE, GREY), strict=True):
         style = "--" if column == "recover_id" else "-"
         _curve(axis, rows, column, color=colour, linestyle=style, label=title)
@@ -139,7 +141,7 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     tiles = torch.nn.functional.pad(chosen, (0, 0, pad, pad, pad, pad))
     draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
     pictures = [chosen] + [view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws]
-    figure, axes = _figure(3, samples, (1.25 * samples, 4.2))
+    figure, axes = create_figure(3, samples, (1.25 * samples, 4.2))
     for row, (title, images) in enumerate(
         zip(("image", "view 1", "view 2"), pictures, strict=True)
     ):
@@ -153,4 +155,4 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     for column in range(samples):
         given = source.class_names[int(source.given[index[column]])]
         axes[0][column].set_title(f"given: {given}", fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)

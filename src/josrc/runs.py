@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from josrc.config import RunConfig, Values, merge, nested, resolve
 from josrc.data.labels import write_noise_file
@@ -189,10 +189,12 @@ def complete(trainer: Trainer) -> Run:
     return Run(folder.path, trainer.config, trainer.run())
 
 
-def listeners(folder: RunFolder, console: Console, title: str) -> list[Listener]:
-    """Who hears of a run: its pictures, and its progress on a console."""
+def listeners(
+    folder: RunFolder, console: Console, title: str, above: RenderableType | None = None
+) -> list[Listener]:
+    """Who hears of a run: its pictures, and its progress on a console, below that of its suite."""
     pictures: list[Listener] = [Pictures(folder)]
-    return pictures if console.quiet else [create_progress(console, title), *pictures]
+    return pictures if console.quiet else [create_progress(console, title, above), *pictures]
 
 
 def _introduce(source: Source, folder: RunFolder, console: Console) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from josrc.bench.paper import CELLS, TABLES, Cell
+from josrc.bench import plan
+from josrc.bench import suite as suite_module
+from josrc.bench.progress import SuiteProgress, duration
 from josrc.bench.render import render
-from josrc.bench.suite import planned, run_suite
+from josrc.bench.results import load_results
+from josrc.bench.suite import run_suite
+from josrc.bench.tables import FOLDERS
 from josrc.engine.trainer import Trainer
-from josrc.errors import TrainingFailedError, UserError
-
-KEYS = {cell.key for cell in CELLS}
+from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
 
 def run(tmp_path: Path, **changes: object) -> str:
@@ -30,8 +32,13 @@ def run(tmp_path: Path, **changes: object) -> str:
         "scratch": tmp_path / "runs",
         "console": console,
     }
-    run_suite("table2", **{**arguments, **changes})  # type: ignore[arg-type]
+    arguments |= {"suite": "table2", **changes}
+    run_suite(arguments.pop("suite"), **arguments)  # type: ignore[arg-type]
     return console.export_text()
+
+
+def page_of(results: Path) -> str:
+    return render(load_results(results, FOLDERS))
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -46,6 +53,11 @@ def test_a_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
     assert [file.name for file in files] == ["seed-0.json"] * 2
     assert all(file.read_bytes() == content for file, content in written.items())
     assert len(list((tmp_path / "results").rglob("seed-1.json"))) == 2
+    lines = [line for line in first.splitlines() if " seed 0: " in line]
+    assert lines[0].startswith("josrc cifar80n-o Sym-20 seed 0: ")
+    assert "(run 1 of 2, about " in lines[0]
+    assert lines[0].endswith("left)")
+    assert lines[1].endswith("(run 2 of 2)")
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -115,8 +127,8 @@ def test_a_trial_never_passes_for_the_papers_run(tmp_path: Path) -> None:
     assert "1 runs, 0 of them done before" in run(
         tmp_path, cells=["symmetric-0.2"], options={"device": "cpu"}, minutes=-1.0
     )
-    assert "| not run |" in render(tmp_path / "results")
-    assert "(n=1)" not in render(tmp_path / "results")
+    assert "not run<br>paper 65.83 ± 0.13 |" in page_of(tmp_path / "results")
+    assert "(n=1)" not in page_of(tmp_path / "results")
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -147,67 +159,111 @@ def test_a_run_that_fails_is_recorded_as_failed(
     monkeypatch.setattr(Trainer, "_train_epoch", fails)
     log = run(tmp_path, cells=["symmetric-0.2"])
     assert "failed: the loss became nan" in log
-    page = render(tmp_path / "results" / "trial")
-    assert "(n=1, 1 failed)" in page
+    page = page_of(tmp_path / "results" / "trial")
+    assert "0.00 (n=1, 1 failed)" in page
+    assert "| 0.00 (failed) |" in page
 
 
-def test_seeds_go_round_by_round_so_that_every_cell_has_a_number_first() -> None:
-    seeds = [key.seed for key in planned("table1", ["josrc"], None, 2)]
-    assert seeds == [0] * 4 + [1] * 4
-
-
-@pytest.mark.parametrize(
-    ("suite", "methods", "cells", "message"),
-    [
-        ("table9", None, None, "Unknown suite 'table9'"),
-        ("table1", ["dividemix"], None, "'dividemix' is not in table1"),
-        ("table1", None, ["symmetric-0.3"], "Unknown cell 'symmetric-0.3'"),
-    ],
-)
-def test_a_wrong_name_is_explained(
-    suite: str, methods: list[str] | None, cells: list[str] | None, message: str
+@pytest.mark.usefixtures("small_cifar")
+def test_the_ablation_trains_its_variants_and_leaves_table_2_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=message):
-        list(planned(suite, methods, cells, 1))
+    def fails_at_once(self: Trainer) -> None:
+        raise TrainingFailedError("to save time")
 
-
-def result(accuracy: float, seed: int) -> dict[str, object]:
-    return {
-        "last10_mean": accuracy,
-        "best": accuracy + 1,
-        "best_epoch": 3,
-        "final": accuracy,
-        "seed": seed,
-        "seconds_total": 100.0,
-        "device": "a device",
-        "versions": {"torch": "2.11"},
-        "metrics": {},
+    monkeypatch.setattr(Trainer, "_train_epoch", fails_at_once)
+    log = run(tmp_path, suite="ablation", cells=None)
+    root = tmp_path / "results/trial"
+    variants = {
+        path.relative_to(root).as_posix(): json.loads(path.read_text())["variant"]
+        for path in root.rglob("*.json")
     }
+    assert "ablation: 4 runs, 0 of them done before" in log
+    assert variants == {
+        "ablation/cifar80n-o-symmetric-0.2/josrc/augmented-c/seed-0.json": "c",
+        "ablation/cifar80n-o-symmetric-0.2/josrc/augmented-ci/seed-0.json": "ci",
+        "ablation/cifar80n-o-symmetric-0.2/josrc/augmented-cio/seed-0.json": "cio",
+        "table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json": "full",
+    }
+    again = run(tmp_path, cells=["symmetric-0.2"])
+    assert "table2: 1 runs, 1 of them done before" in again
 
 
-def test_the_rendered_table_shows_mean_spread_count_and_difference(tmp_path: Path) -> None:
-    folder = tmp_path / "table2/cifar80n-o-symmetric-0.2/josrc/augmented"
-    folder.mkdir(parents=True)
-    for seed, accuracy in enumerate((65.0, 67.0)):
-        (folder / f"seed-{seed}.json").write_text(json.dumps(result(accuracy, seed)))
-    (folder / "seed-2.json").write_text("{ not json")
-    (folder / "notes.txt").write_text("someone's notes")
-    plain = folder.with_name("plain")
-    plain.mkdir()
-    (plain / "seed-0.json").write_text(json.dumps(result(40.0, 0)))
+class Asked:
+    """Stands in for configuring and training: notes what is asked for."""
 
-    page = render(tmp_path)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.runs: list[dict[str, object]] = []
+        monkeypatch.setattr(
+            suite_module, "configure", lambda data, **asked: {"data": data, **asked}
+        )
+        monkeypatch.setattr(suite_module._Work, "run", lambda work, key, asked: self.note(asked))
 
-    # mean 66, sample standard deviation sqrt(2), 66 - 65.83 = 0.17
-    assert "| josrc | augmented | Sym-20 | 65.83 ± 0.13 | 66.00 ± 1.41 (n=2) | +0.17 |" in page
-    assert "| josrc | plain | Sym-20 | 65.83 ± 0.13 | 40.00 (n=1) | -25.83 |" in page
-    assert "| josrc | augmented | Sym-50 | 58.51 ± 0.08 | not run |  |" in page
-    assert "seed-2.json: not a result" in page
-    assert "notes.txt: not a result" in page
+    def note(self, asked: dict[str, object]) -> None:
+        self.runs.append(asked)
 
 
-def test_every_published_number_has_its_cell() -> None:
-    assert {"symmetric-0.2", "symmetric-0.5", "symmetric-0.8", "asymmetric-0.4"} == KEYS
-    for table in TABLES.values():
-        assert all(len(row) == len(CELLS) for row in table.scores.values())
-    assert TABLES["table2"].score("josrc", Cell("symmetric", 0.8)).mean == 29.76  # type: ignore[union-attr]
+def test_the_plain_recipe_is_asked_for_with_block_noise_in_the_asymmetric_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(monkeypatch)
+    run(tmp_path, suite="table1", methods=["standard"], recipe="plain", options={})
+    symmetric, asymmetric = asked.runs
+    assert (symmetric["recipe"], symmetric["noise"], symmetric["rate"]) == (
+        "plain",
+        "symmetric",
+        0.2,
+    )
+    assert (asymmetric["recipe"], asymmetric["noise"], asymmetric["rate"]) == (
+        "plain",
+        "block",
+        0.4,
+    )
+
+
+def test_methods_that_josrc_lacks_are_left_out_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (plan, suite_module):
+        monkeypatch.setattr(module, "method_names", lambda: ["josrc", "standard"])
+    asked = Asked(monkeypatch)
+    log = run(tmp_path, methods=None, cells=["symmetric-0.2"], options={})
+    missing = "decoupling, coteaching, coteaching-plus, jocor"
+    assert f"Left out, since josrc does not have them yet: {missing}." in log
+    assert [asked["method"] for asked in asked.runs] == ["standard", "josrc"]
+
+
+def test_a_stopped_suite_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+
+    def stops(*arguments: object) -> None:
+        raise InterruptedRunError(2, tmp_path, "the state is saved")
+
+    monkeypatch.setattr(suite_module._Work, "run", stops)
+    with pytest.raises(InterruptedRunError):
+        run(tmp_path, console=console)
+    assert "the same command goes on with it" in console.export_text()
+
+
+def test_a_suite_without_that_recipe_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="ablation has no recipe 'plain'"):
+        run(tmp_path, suite="ablation", recipe="plain", cells=None)
+
+
+def test_the_estimate_counts_only_work_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("josrc.bench.progress.time.monotonic", lambda: now[0])
+    progress = SuiteProgress("table2", runs=3)
+    progress.started(epochs=10, done=5)
+    for epoch in range(6, 11):
+        now[0] += 20  # 100 s for the half of a run: 200 s a run
+        progress.epoch_ended({"epoch": epoch})
+    assert progress.pace == pytest.approx(200)
+    assert progress.run_ended() == "run 1 of 3, about 7 minutes left"
+    assert progress.bar.tasks[0].fields["run"] == 1
+
+
+def test_durations_are_read_at_a_glance() -> None:
+    assert duration(42) == "about 42 s"
+    assert duration(720) == "about 12 minutes"
+    assert duration(9000) == "about 2.5 hours"

@@ -1,4 +1,4 @@
-"""Every number the paper publishes that josrc compares with, each with its table."""
+"""Every number the paper publishes, each once, in the table that shows it."""
 
 from __future__ import annotations
 
@@ -25,33 +25,75 @@ class Cell:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean test accuracy of the last 10 epochs over five runs, and its spread."""
+    """A published percentage, and its spread over five runs where the paper gives one."""
 
     mean: float
-    spread: float
+    spread: float | None = None
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """A table of the paper: accuracies by method, in the order of ``CELLS``."""
+class NoiseTable:
+    """Tables 1 and 2: mean test accuracy of the last 10 epochs by method, in the order of CELLS."""
 
     number: int
     data: str
     title: str
     scores: dict[str, tuple[Score, ...]]
 
-    def score(self, method: str, cell: Cell) -> Score | None:
+    def score(self, method: str, cell: Cell) -> Score:
         """The published number of a method in a cell."""
-        row = self.scores.get(method)
-        return row[CELLS.index(cell)] if row is not None else None
+        return self.scores[method][CELLS.index(cell)]
 
 
-CELLS = (
-    Cell("symmetric", 0.2),
-    Cell("symmetric", 0.5),
-    Cell("symmetric", 0.8),
-    Cell("asymmetric", 0.4),
-)
+@dataclass(frozen=True)
+class BackboneRow:
+    """A row of Tables 3 and 4: a method, its backbone and its test accuracy."""
+
+    method: str
+    backbone: str
+    accuracy: float
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class BackboneTable:
+    """Tables 3 and 4: test accuracy on a real data set."""
+
+    number: int
+    title: str
+    rows: tuple[BackboneRow, ...]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A cell of Table 5: precision of a selected group at the best and at the last epoch."""
+
+    best: float
+    last: float
+
+
+# Names as the paper writes them.
+TITLES = {
+    "standard": "Standard",
+    "decoupling": "Decoupling",
+    "coteaching": "Co-teaching",
+    "coteaching-plus": "Co-teaching+",
+    "jocor": "JoCoR",
+    "josrc": "Jo-SRC",
+    "f-correction": "F-correction",
+    "m-correction": "M-correction",
+    "joint-optim": "Joint-Optim",
+    "metacleaner": "Meta-Cleaner",
+    "mlnt": "Meta-Learning",
+    "pencil": "P-correction",
+    "dividemix": "DivideMix",
+    "cleannet": "CleanNet",
+    "deepself": "DeepSelf",
+}
+
+SYM20, SYM50, SYM80 = (Cell("symmetric", rate) for rate in (0.2, 0.5, 0.8))
+ASYM40 = Cell("asymmetric", 0.4)
+CELLS = (SYM20, SYM50, SYM80, ASYM40)
 
 
 def _row(*pairs: tuple[float, float]) -> tuple[Score, ...]:
@@ -59,7 +101,7 @@ def _row(*pairs: tuple[float, float]) -> tuple[Score, ...]:
 
 
 TABLES = {
-    "table1": PaperTable(
+    "table1": NoiseTable(
         1,
         "cifar100n-c",
         "CIFAR100N-C",
@@ -72,7 +114,7 @@ TABLES = {
             "josrc": _row((58.15, 0.14), (51.26, 0.11), (23.80, 0.05), (38.52, 0.20)),
         },
     ),
-    "table2": PaperTable(
+    "table2": NoiseTable(
         2,
         "cifar80n-o",
         "CIFAR80N-O",
@@ -85,4 +127,56 @@ TABLES = {
             "josrc": _row((65.83, 0.13), (58.51, 0.08), (29.76, 0.09), (53.03, 0.25)),
         },
     ),
+}
+
+BACKBONE_TABLES = {
+    "table3": BackboneTable(
+        3,
+        "Clothing1M",
+        (
+            BackboneRow("standard", "ResNet-18", 67.22),
+            BackboneRow("decoupling", "ResNet-18", 68.48),
+            BackboneRow("coteaching", "ResNet-18", 69.21),
+            BackboneRow("coteaching-plus", "ResNet-18", 59.32),
+            BackboneRow("jocor", "ResNet-18", 70.30),
+            BackboneRow("standard", "ResNet-50", 69.21),
+            BackboneRow("f-correction", "ResNet-50", 69.84),
+            BackboneRow("m-correction", "ResNet-50", 71.00),
+            BackboneRow("joint-optim", "ResNet-50", 72.16),
+            BackboneRow("metacleaner", "ResNet-50", 72.50),
+            BackboneRow("mlnt", "ResNet-50", 73.47),
+            BackboneRow("pencil", "ResNet-50", 73.49),
+            BackboneRow("dividemix", "ResNet-50", 74.76),
+            BackboneRow("josrc", "ResNet-18", 71.78),
+            BackboneRow("josrc", "ResNet-50", 75.93),
+        ),
+    ),
+    "table4": BackboneTable(
+        4,
+        "Food101N",
+        (
+            BackboneRow("standard", "ResNet-50", 84.51),
+            BackboneRow("cleannet", "ResNet-50", 83.47, variant="hard"),
+            BackboneRow("cleannet", "ResNet-50", 83.95, variant="soft"),
+            BackboneRow("deepself", "ResNet-50", 85.11),
+            BackboneRow("josrc", "ResNet-50", 86.66),
+        ),
+    ),
+}
+
+# Table 5: Jo-SRC on CIFAR80N-O.
+SELECTION = {
+    SYM20: {"id": Precision(best=60.91, last=42.62), "ood": Precision(best=59.54, last=54.38)},
+    SYM50: {"id": Precision(best=83.86, last=65.92), "ood": Precision(best=40.70, last=38.75)},
+    SYM80: {"id": Precision(best=96.31, last=72.84), "ood": Precision(best=26.67, last=24.60)},
+    ASYM40: {"id": Precision(best=45.86, last=45.52), "ood": Precision(best=63.97, last=45.37)},
+}
+
+# Table 6: CIFAR80N-O, Sym-20, by method and variant. Its first and its last row are in Table 2.
+ABLATION: dict[tuple[str, str | None], Score] = {
+    ("standard", None): TABLES["table2"].score("standard", SYM20),
+    ("josrc", "c"): Score(57.12, 0.33),
+    ("josrc", "ci"): Score(61.32, 0.18),
+    ("josrc", "cio"): Score(63.10, 0.07),
+    ("josrc", None): TABLES["table2"].score("josrc", SYM20),
 }

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc.bench.paper import Cell
 from josrc.engine.checkpoint import write_text
 from josrc.engine.metrics import COLUMNS, Row
-
-NEEDED = {
-    *("seed", "last10_mean", "best", "best_epoch", "final"),
-    *("seconds_total", "device", "versions", "metrics"),
-}
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,56 @@ class ResultKey:
     @property
     def path(self) -> Path:
         """``table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json``."""
-        place = Path(self.suite) / f"{self.data}-{self.cell.key}" / self.method / self.recipe
+        place = place_of(self.suite, self.data, self.cell, self.method, self.recipe)
         return place / f"seed-{self.seed}.json"
+
+
+def place_of(suite: str, data: str, cell: Cell, method: str, recipe: str) -> Path:
+    """The folder of a method's results in a cell, below the results' root."""
+    return Path(suite) / f"{data}-{cell.key}" / method / recipe
+
+
+class Result(BaseModel):
+    """What tables and figures read of a result; files hold more."""
+
+    seed: int
+    noise: str | None = None
+    last10_mean: float
+    best: float
+    best_epoch: int
+    final: float
+    seconds_total: float
+    device: str
+    versions: dict[str, str]
+    metrics: dict[str, list[float | None]]
+    failed: str | None = None
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> Self:
+        if self.metrics and {len(c) for c in self.metrics.values()} != {len(self.column("epoch"))}:
+            raise ValueError("the columns of its metrics differ in length")
+        return self
+
+    def column(self, name: str) -> list[float | None]:
+        """A column of the metrics, an entry an epoch; empty if the run has none."""
+        return self.metrics.get(name, [])
+
+    def points(self, name: str) -> dict[int, float]:
+        """The values of a column that are known, by epoch."""
+        pairs = zip(self.column("epoch"), self.column(name), strict=False)
+        return {int(e): value for e, value in pairs if e is not None and value is not None}
+
+
+@dataclass
+class Results:
+    """Results by their path below the root, and a line for each file that is none."""
+
+    runs: dict[Path, Result] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def at(self, place: Path) -> list[Result]:
+        """Results in one folder: the seeds of one method in one cell."""
+        return [result for path, result in self.runs.items() if path.parent == place]
 
 
 def save_result(root: Path, key: ResultKey, summary: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -43,24 +88,29 @@ def save_result(root: Path, key: ResultKey, summary: dict[str, Any], rows: Seque
     write_text(root / key.path, json.dumps(summary | {"metrics": known}, indent=1) + "\n")
 
 
-def load_results(root: Path, suite: str) -> tuple[dict[Path, dict[str, Any]], list[str]]:
-    """Results of a suite by their path below ``root``, and a line for each file that is none."""
-    found: dict[Path, dict[str, Any]] = {}
-    problems = []
-    for path in sorted(_files(root / suite)):
+def load_results(root: Path, suites: Sequence[str]) -> Results:
+    """Everything in the folders of some suites."""
+    results = Results()
+    files = [path for suite in suites for path in (root / suite).rglob("*") if path.is_file()]
+    for path in sorted(files):
         name = path.relative_to(root)
         try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            missing = NEEDED - set(result)
-        except (ValueError, TypeError, OSError) as error:
-            problems.append(f"{name}: not a result ({error})")
-            continue
-        if missing:
-            problems.append(f"{name}: not a result (without {', '.join(sorted(missing))})")
-        else:
-            found[name] = result
-    return found, problems
+            results.runs[name] = _read(path, name)
+        except (ValueError, OSError) as error:
+            results.problems.append(f"{name.as_posix()}: not a result ({_reason(error)})")
+    return results
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())
+def _read(path: Path, name: Path) -> Result:
+    result = Result.model_validate_json(path.read_bytes())
+    if len(name.parts) != 5 or name.name != f"seed-{result.seed}.json":
+        raise ValueError("not at SUITE/DATA-NOISE-RATE/METHOD/RECIPE/seed-K.json with its seed")
+    return result
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, on one line."""
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())
+    problems = [(".".join(map(str, p["loc"])), p["msg"]) for p in error.errors()[:3]]
+    return "; ".join(": ".join(filter(None, pair)) for pair in problems)

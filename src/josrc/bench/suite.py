@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from josrc.bench.paper import CELLS, TABLES
+from josrc.bench.plan import chosen_methods, planned, request
+from josrc.bench.progress import SuiteProgress
 from josrc.bench.results import ResultKey, save_result
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source, with_noise
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
-from josrc.errors import TrainingFailedError, UserError
+from josrc.errors import InterruptedRunError, TrainingFailedError
 from josrc.methods import method_names
 from josrc.runs import configure, listeners, settled
 from josrc.terminal import say
-
-
-def planned(
-    suite: str, methods: Sequence[str] | None, cells: Sequence[str] | None, seeds: int
-) -> Iterator[ResultKey]:
-    """The runs of a suite: every cell with the first seed before any cell with the second."""
-    if suite not in TABLES:
-        raise UserError(f"Unknown suite '{suite}'. Known: {', '.join(TABLES)}.")
-    table = TABLES[suite]
-    keys = [cell.key for cell in CELLS]
-    for wrong in set(cells or ()) - set(keys):
-        raise UserError(f"Unknown cell '{wrong}'. {suite} has: {', '.join(keys)}.")
-    for wrong in set(methods or ()) - set(table.scores):
-        raise UserError(f"'{wrong}' is not in {suite}. It has: {', '.join(table.scores)}.")
-    for seed in range(seeds):
-        for method in methods or [m for m in table.scores if m in method_names()]:
-            for cell in CELLS:
-                if not cells or cell.key in cells:
-                    yield ResultKey(suite, table.data, cell, method, "augmented", seed)
 
 
 def run_suite(
@@ -52,67 +33,72 @@ def run_suite(
     results: Path,
     scratch: Path,
     console: Console,
+    recipe: str = "augmented",
 ) -> None:
     """Run what is missing of a suite; each result is saved when its run ends."""
-    begun = time.monotonic()
-    runs = list(planned(suite, methods, cells, seeds))
+    runs = planned(suite, methods, cells, seeds, recipe)
+    absent = [m for m in chosen_methods(suite, methods, recipe) if m not in method_names()]
+    if absent:
+        say(console, f"Left out, since josrc does not have them yet: {', '.join(absent)}.")
     if options.get("epochs") is not None:  # a trial must never pass for the paper's run
         results, scratch = results / "trial", scratch / "trial"
     missing = [key for key in runs if not (results / key.path).is_file()]
     say(console, f"{suite}: {len(runs)} runs, {len(runs) - len(missing)} of them done before.")
-    trainer: Trainer | None = None
-    source: Source | None = None
+    work = _Work(results, scratch, console, SuiteProgress(suite, len(missing)))
     for done, key in enumerate(missing):
-        spent = time.monotonic() - begun
+        spent = work.progress.spent
         # A run is begun only if the runs so far say that it will end in time.
-        if minutes is not None and spent + spent / max(1, done) > 60 * minutes:
-            say(
-                console, f"Stopped after {spent / 60:.1f} minutes: {len(missing) - done} runs left."
-            )
+        if minutes is not None and spent + (work.progress.pace or 0) > 60 * minutes:
+            left = len(missing) - done
+            say(console, f"Stopped after {spent / 60:.1f} minutes: {left} runs left.")
             return
-        config = configure(
-            key.data,
-            noise=key.cell.noise,
-            rate=key.cell.rate,
-            method=key.method,
-            seed=key.seed,
-            **options,
-        )
-        source = with_noise(source, config.data) if source else load_source(config.data)
-        config = settled(config, source)
-        if trainer is not None and not trainer.fits(config, source):
-            trainer = None  # its memory must be free before the next program is built
+        try:
+            work.run(key, configure(key.data, **request(key), **options))
+        except InterruptedRunError:
+            say(console, "The suite stops here; the same command goes on with it.")
+            raise
+
+
+class _Work:
+    """Runs one after the other, with the data and the compiled code of the run before."""
+
+    def __init__(
+        self, results: Path, scratch: Path, console: Console, progress: SuiteProgress
+    ) -> None:
+        self.results, self.scratch = results, scratch
+        self.console, self.progress = console, progress
+        self.trainer: Trainer | None = None
+        self.source: Source | None = None
+
+    def run(self, key: ResultKey, config: RunConfig) -> None:
+        """Make one result."""
+        source = with_noise(self.source, config.data) if self.source else load_source(config.data)
+        self.source, config = source, settled(config, source)
+        if self.trainer is not None and not self.trainer.fits(config, source):
+            self.trainer = None  # its memory must be free before the next program is built
             gc.collect()
-        trainer = _run(key, config, source, trainer, results, scratch, console)
-        pace = (time.monotonic() - begun) / (done + 1)
-        left = pace * (len(missing) - done - 1)
-        say(console, f"{done + 1} of {len(missing)} runs, about {left / 60:.0f} minutes left.")
+        folder = RunFolder(self.scratch / key.path.with_suffix(""))
+        recipe = "" if key.recipe == "augmented" else f" {key.recipe}"
+        title = f"{key.method}{recipe} {key.data} {key.cell.title} seed {key.seed}"
+        hearing = [self.progress, *listeners(folder, self.console, title, self.progress.bar)]
+        self.trainer = Trainer(config, source, folder, hearing, self.trainer)
+        with folder.locked():
+            outcome = self._train(key, self.trainer)
+        say(self.console, f"{title}{outcome} ({self.progress.run_ended()})")
 
-
-def _run(
-    key: ResultKey,
-    config: RunConfig,
-    source: Source,
-    reuse: Trainer | None,
-    results: Path,
-    scratch: Path,
-    console: Console,
-) -> Trainer:
-    """One run, from its checkpoint if it was interrupted before."""
-    folder = RunFolder(scratch / key.path.with_suffix(""))
-    title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
-    trainer = Trainer(config, source, folder, listeners(folder, console, title), reuse)
-    with folder.locked():
+    def _train(self, key: ResultKey, trainer: Trainer) -> str:
+        """Train from the checkpoint if the run was interrupted before, and keep the result."""
+        folder, config = trainer.folder, trainer.config
         if folder.config.is_file() and folder.read_config() == config:
             trainer.restore()
         else:
             folder.clear()
-            folder.create(config, source, trainer.device)
+            folder.create(config, trainer.source, trainer.device)
         try:
             summary = trainer.run()
-            say(console, f"{title}: {summary['last10_mean']:.2f} %")
+            outcome = f": {summary['last10_mean']:.2f} % in {summary['seconds_total']:.0f} s"
         except TrainingFailedError as failure:
             summary = trainer.summary() | {"failed": str(failure)}
-            say(console, f"{title} failed: {failure}")
-        save_result(results, key, summary, trainer.rows)
-    return trainer
+            outcome = f" failed: {failure}"
+        save_result(self.results, key, summary, trainer.rows)
+        return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
@@ -42,9 +42,15 @@ def describe_row(row: Row) -> str:
 
 
 class LiveProgress(Listener):
-    """A bar over the epochs and the numbers of the last one, for a terminal."""
+    """A bar over the epochs and the numbers of the last one, for a terminal.
 
-    def __init__(self, console: Console, title: str) -> None:
+    Args:
+        console: the terminal.
+        title: what is running.
+        above: what the run is part of, shown over it; then the bars vanish when the run ends.
+    """
+
+    def __init__(self, console: Console, title: str, above: RenderableType | None = None) -> None:
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -56,7 +62,10 @@ class LiveProgress(Listener):
         )
         self.task = self.progress.add_task(title, epoch=0, epochs=0, total=None)
         self.text = Text(no_wrap=True, overflow="ellipsis", style="dim")
-        self.live = Live(Group(self.progress, self.text), console=console)
+        parts: list[RenderableType] = [self.progress, self.text]
+        if above is not None:
+            parts.insert(0, above)
+        self.live = Live(Group(*parts), console=console, transient=above is not None)
 
     def started(self, epochs: int, done: int) -> None:
         """Show the bar."""
@@ -110,7 +119,8 @@ class PlainProgress(Listener):
         say(self.console, f"{self.title}  {text}")
 
 
-def create_progress(console: Console, title: str) -> Listener:
+def create_progress(console: Console, title: str, above: RenderableType | None = None) -> Listener:
     """A live bar on a terminal, plain lines elsewhere."""
-    live = console.is_terminal and not console.is_dumb_terminal
-    return (LiveProgress if live else PlainProgress)(console, title)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveProgress(console, title, above)
+    return PlainProgress(console, title)

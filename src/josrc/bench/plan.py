@@ -1,0 +1,132 @@
+"""The suites as data: which runs each of them has, and what a run asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from josrc.bench.paper import CELLS, SYM20, TABLES, TITLES, Cell
+from josrc.bench.results import ResultKey
+from josrc.errors import UserError
+from josrc.methods import get_method, method_names
+
+RECIPES = ("augmented", "plain")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of a suite.
+
+    Attributes:
+        method: its key.
+        home: the suite whose folder holds its results; one run has one file.
+        variant: of the method, where the row has one of its own.
+    """
+
+    method: str
+    home: str
+    variant: str | None = None
+
+    @property
+    def title(self) -> str:
+        """``Jo-SRC-CI``."""
+        return TITLES[self.method] + (f"-{self.variant.upper()}" if self.variant else "")
+
+    def folder(self, recipe: str) -> str:
+        """The RECIPE in a result's path: ``augmented``, ``augmented-ci``."""
+        return f"{recipe}-{self.variant}" if self.variant else recipe
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table of the paper as runs: every entry in every cell."""
+
+    data: str
+    cells: tuple[Cell, ...]
+    entries: tuple[Entry, ...]
+    recipes: tuple[str, ...] = ("augmented",)
+
+
+SUITES = {
+    name: Suite(table.data, CELLS, tuple(Entry(m, home=name) for m in table.scores), RECIPES)
+    for name, table in TABLES.items()
+} | {
+    # Standard and the full method are rows of Table 2 too: their results are kept there.
+    "ablation": Suite(
+        "cifar80n-o",
+        (SYM20,),
+        (
+            Entry("standard", home="table2"),
+            Entry("josrc", home="ablation", variant="c"),
+            Entry("josrc", home="ablation", variant="ci"),
+            Entry("josrc", home="ablation", variant="cio"),
+            Entry("josrc", home="table2"),
+        ),
+    ),
+    # Table 5 looks at other numbers of the same runs.
+    "selection": Suite("cifar80n-o", CELLS, (Entry("josrc", home="table2"),)),
+}
+
+
+def find_suite(name: str) -> Suite:
+    """A suite by its name."""
+    if name not in SUITES:
+        raise UserError(f"Unknown suite '{name}'. Known: {', '.join(SUITES)}.")
+    return SUITES[name]
+
+
+def chosen_methods(name: str, methods: Sequence[str] | None, recipe: str) -> list[str]:
+    """Methods of a suite that were asked for, whether josrc has them or not."""
+    suite = find_suite(name)
+    known = list(dict.fromkeys(entry.method for entry in suite.entries))
+    for wrong in set(methods or ()) - set(known):
+        raise UserError(f"'{wrong}' is not in {name}. It has: {', '.join(known)}.")
+    if recipe not in suite.recipes:
+        raise UserError(f"{name} has no recipe '{recipe}'. It has: {', '.join(suite.recipes)}.")
+    # `plain` trains on images as they are. Jo-SRC lives on two different views of each, so it has
+    # no such number in the paper, and it is run only if it is asked for.
+    return [m for m in known if (m in methods if methods else (m, recipe) != ("josrc", "plain"))]
+
+
+def planned(
+    name: str,
+    methods: Sequence[str] | None,
+    cells: Sequence[str] | None,
+    seeds: int,
+    recipe: str = "augmented",
+) -> list[ResultKey]:
+    """The runs of a suite: every cell with the first seed before any cell with the second."""
+    suite = find_suite(name)
+    keys = [cell.key for cell in suite.cells]
+    for wrong in set(cells or ()) - set(keys):
+        raise UserError(f"Unknown cell '{wrong}'. {name} has: {', '.join(keys)}.")
+    chosen = [m for m in chosen_methods(name, methods, recipe) if m in method_names()]
+    return [
+        ResultKey(entry.home, suite.data, cell, entry.method, entry.folder(recipe), seed)
+        for seed in range(seeds)
+        for entry in suite.entries
+        if entry.method in chosen
+        for cell in suite.cells
+        if not cells or cell.key in cells
+    ]
+
+
+def request(key: ResultKey) -> dict[str, Any]:
+    """What the run of a result asks of ``josrc.runs.configure``, beside the data."""
+    recipe, _, variant = key.recipe.partition("-")
+    method: dict[str, Any] = {"variant": variant} if variant else {}
+    noise = key.cell.noise
+    if recipe == "plain" and noise == "asymmetric":
+        # JoCoR's protocol, whose numbers the paper quotes: blocks of five, half the forget rate.
+        noise = "block"
+        if "forget_rate" in get_method(key.method).Settings.model_fields:
+            method["forget_rate"] = key.cell.rate / 2
+    return {
+        "recipe": recipe,
+        "layers": [{"method": method}] if method else [],
+        "noise": noise,
+        "rate": key.cell.rate,
+        "method": key.method,
+        "seed": key.seed,
+    }

@@ -1,0 +1,200 @@
+"""The paper's tables beside ours, as rows of text; a cell may have several lines."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from josrc.bench.paper import ABLATION, BACKBONE_TABLES, SELECTION, TABLES, TITLES, Cell, Score
+from josrc.bench.plan import SUITES, Entry, Suite
+from josrc.bench.results import Result, Results, place_of
+
+NOT_RUN = "not run"
+# Suites whose folders hold the results that the tables show.
+FOLDERS = ("table1", "table2", "ablation")
+GROUPS = {"id": "ID noisy", "ood": "out of distribution"}
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table, ready to be printed or written.
+
+    Attributes:
+        title: with its number in the paper.
+        note: what a reader must know to read it.
+        header: a title a column.
+        rows: the cells; lines in a cell are parted by a newline.
+    """
+
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def measured(values: Sequence[float], failed: int = 0) -> str:
+    """``65.54 ± 0.10 (n=3)``."""
+    if not values:
+        return NOT_RUN
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    note = f", {failed} failed" if failed else ""
+    return f"{statistics.fmean(values):.2f}{spread} (n={len(values)}{note})"
+
+
+def published(score: Score) -> str:
+    """``65.83 ± 0.13``."""
+    return f"{score.mean:.2f}" + ("" if score.spread is None else f" ± {score.spread:.2f}")
+
+
+def difference(values: Sequence[float], score: Score) -> str:
+    """How far our mean lies above the paper's."""
+    return f"{statistics.fmean(values) - score.mean:+.2f}" if values else ""
+
+
+def compared(values: Sequence[float], score: Score, failed: int = 0) -> str:
+    """Ours on the first line; the paper's, and how far ours lies above it, on the second."""
+    parts = [f"paper {published(score)}", difference(values, score)]
+    return f"{measured(values, failed)}\n{', '.join(filter(None, parts))}"
+
+
+def runs_of(
+    results: Results, suite: Suite, cell: Cell, entry: Entry, recipe: str = "augmented"
+) -> list[Result]:
+    """The seeds of an entry in a cell, wherever their files lie."""
+    folder = entry.folder(recipe)
+    return results.at(place_of(entry.home, suite.data, cell, entry.method, folder))
+
+
+def accuracies(runs: Sequence[Result]) -> tuple[list[float], int]:
+    """Mean accuracy of each run's last 10 epochs, and how many of the runs failed.
+
+    A failed run counts with what it had reached: leaving it out would flatter the method.
+    """
+    return [run.last10_mean for run in runs], sum(run.failed is not None for run in runs)
+
+
+def recipes_of(results: Results, suite: Suite, entry: Entry) -> list[str]:
+    """Recipes a table has a row for: both for a baseline, for Jo-SRC those that were run."""
+    return [
+        recipe
+        for recipe in suite.recipes
+        if recipe == "augmented"
+        or entry.method != "josrc"
+        or any(runs_of(results, suite, cell, entry, recipe) for cell in suite.cells)
+    ]
+
+
+def accuracy_table(name: str, results: Results) -> TableView:
+    """Tables 1 and 2: a row a method and recipe, a column a cell."""
+    suite, table = SUITES[name], TABLES[name]
+    view = TableView(
+        f"{table.title} (Table {table.number})",
+        "Test accuracy in %, mean of the last 10 epochs.",
+        ("method", "recipe", *(cell.title for cell in suite.cells)),
+    )
+    for entry in suite.entries:
+        for recipe in recipes_of(results, suite, entry):
+            cells = [
+                compared(values, table.score(entry.method, cell), failed)
+                for cell in suite.cells
+                for values, failed in [accuracies(runs_of(results, suite, cell, entry, recipe))]
+            ]
+            view.rows.append((entry.title, recipe, *cells))
+    return view
+
+
+def ablation_table(name: str, results: Results) -> TableView:
+    """Table 6: a row a step of the method."""
+    suite = SUITES[name]
+    view = TableView(
+        f"Steps of Jo-SRC on CIFAR80N-O, {suite.cells[0].title} (Table 6)",
+        "Test accuracy in %, mean of the last 10 epochs. Standard and Jo-SRC are the runs of "
+        "Table 2. C: trained on samples selected as clean; CI: and on ID ones; CIO: on all.",
+        ("model", "paper", "ours", "difference"),
+    )
+    for entry in suite.entries:
+        values, failed = accuracies(runs_of(results, suite, suite.cells[0], entry))
+        score = ABLATION[entry.method, entry.variant]
+        row = (published(score), measured(values, failed), difference(values, score))
+        view.rows.append((entry.title, *row))
+    return view
+
+
+def selection_table(name: str, results: Results) -> TableView:
+    """Table 5: precision at the last epoch, and at the best one in both senses."""
+    suite = SUITES[name]
+    view = TableView(
+        "Precision of Jo-SRC's ID and OOD selection on CIFAR80N-O (Table 5)",
+        "In %. The paper does not say what its best epoch is, so its number stands beside two: our "
+        "precision in the epoch of the best test accuracy, and the highest of any epoch, with how "
+        "many samples were selected then (the fewest over the runs). Few are selected during the "
+        "warm-up, where a high precision says little.",
+        ("noise", "samples", "last epoch", "best: best accuracy", "best: highest precision"),
+    )
+    (entry,) = suite.entries
+    for cell in suite.cells:
+        runs = runs_of(results, suite, cell, entry)
+        for group, title in GROUPS.items():
+            paper = SELECTION[cell][group]
+            cells = [
+                precision_cell(runs, group, at_last, paper.last),
+                precision_cell(runs, group, at_best_accuracy, paper.best),
+                precision_cell(runs, group, at_highest, paper.best),
+            ]
+            sizes = [run.points(f"n_{group}").get(at_highest(run, group), 0) for run in runs]
+            cells[-1] += f"\nof {min(sizes):,.0f} selected" if sizes else ""
+            view.rows.append((cell.title, title, *cells))
+    return view
+
+
+def precision_cell(
+    runs: Sequence[Result], group: str, epoch_of: Callable[[Result, str], int], paper: float
+) -> str:
+    """Precision of a group in an epoch of each run, beside the paper's."""
+    found = [run.points(f"{group}_precision").get(epoch_of(run, group)) for run in runs]
+    values = [value for value in found if value is not None]
+    if runs and not values:
+        return f"none selected\npaper {paper:.2f}"
+    return compared(values, Score(paper), sum(run.failed is not None for run in runs))
+
+
+def at_last(run: Result, group: str) -> int:
+    """The last epoch."""
+    return max(run.points("test_accuracy"), default=0)
+
+
+def at_best_accuracy(run: Result, group: str) -> int:
+    """The epoch of the best test accuracy."""
+    return run.best_epoch
+
+
+def at_highest(run: Result, group: str) -> int:
+    """The first epoch with the group's highest precision; 0 if it was always empty."""
+    points = run.points(f"{group}_precision")
+    return max(points, key=lambda epoch: points[epoch], default=0)
+
+
+def backbone_table(name: str, results: Results) -> TableView:
+    """Tables 3 and 4: published numbers only, as josrc has not run them."""
+    table = BACKBONE_TABLES[name]
+    view = TableView(
+        f"{table.title} (Table {table.number})",
+        "Test accuracy in %.",
+        ("method", "backbone", "paper", "ours", "difference"),
+    )
+    for row in table.rows:
+        title = f"{TITLES[row.method]} {row.variant}".strip()
+        view.rows.append((title, row.backbone, published(Score(row.accuracy)), NOT_RUN, ""))
+    return view
+
+
+# In the order of the paper.
+VIEWS: dict[str, Callable[[str, Results], TableView]] = {
+    "table1": accuracy_table,
+    "table2": accuracy_table,
+    "table3": backbone_table,
+    "table4": backbone_table,
+    "selection": selection_table,
+    "ablation": ablation_table,
+}

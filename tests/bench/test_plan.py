@@ -1,0 +1,126 @@
+"""The paper's numbers, the suites' runs, and what each run asks for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from josrc.bench import plan
+from josrc.bench.paper import (
+    ABLATION,
+    ASYM40,
+    BACKBONE_TABLES,
+    CELLS,
+    SELECTION,
+    SYM20,
+    TABLES,
+    TITLES,
+    Cell,
+)
+from josrc.bench.plan import SUITES, planned, request
+from josrc.bench.results import ResultKey
+from josrc.errors import UserError
+
+
+def test_every_published_number_has_its_cell() -> None:
+    keys = {cell.key for cell in CELLS}
+    assert keys == {"symmetric-0.2", "symmetric-0.5", "symmetric-0.8", "asymmetric-0.4"}
+    for table in TABLES.values():
+        assert all(len(row) == len(CELLS) for row in table.scores.values())
+    assert TABLES["table2"].score("josrc", Cell("symmetric", 0.8)).mean == 29.76
+    assert set(SELECTION) == set(CELLS)
+    assert SELECTION[ASYM40]["ood"].best == 63.97
+    assert {(e.method, e.variant) for e in SUITES["ablation"].entries} == set(ABLATION)
+    assert [score.mean for score in ABLATION.values()] == [29.37, 57.12, 61.32, 63.10, 65.83]
+
+
+def test_tables_3_and_4_have_a_backbone_and_a_name_for_every_row() -> None:
+    rows = [row for table in BACKBONE_TABLES.values() for row in table.rows]
+    assert len(rows) == 15 + 5
+    assert {row.backbone for row in rows} == {"ResNet-18", "ResNet-50"}
+    assert all(row.method in TITLES for row in rows)
+    josrc = {row.backbone: row.accuracy for row in rows[:15] if row.method == "josrc"}
+    assert josrc == {"ResNet-18": 71.78, "ResNet-50": 75.93}
+
+
+def test_seeds_go_round_by_round_so_that_every_cell_has_a_number_first() -> None:
+    seeds = [key.seed for key in planned("table1", ["josrc"], None, 2)]
+    assert seeds == [0] * 4 + [1] * 4
+
+
+def test_the_ablation_has_five_rows_of_one_cell_and_shares_two_with_table_2() -> None:
+    paths = [key.path.as_posix() for key in planned("ablation", None, None, 1)]
+    cell = "cifar80n-o-symmetric-0.2"
+    assert paths == [
+        f"table2/{cell}/standard/augmented/seed-0.json",
+        f"ablation/{cell}/josrc/augmented-c/seed-0.json",
+        f"ablation/{cell}/josrc/augmented-ci/seed-0.json",
+        f"ablation/{cell}/josrc/augmented-cio/seed-0.json",
+        f"table2/{cell}/josrc/augmented/seed-0.json",
+    ]
+    assert set(paths) & {key.path.as_posix() for key in planned("table2", None, None, 1)} == {
+        paths[0],
+        paths[-1],
+    }
+
+
+def test_a_variant_is_asked_for_as_a_setting_of_the_augmented_recipe() -> None:
+    asked = request(ResultKey("ablation", "cifar80n-o", SYM20, "josrc", "augmented-ci", 3))
+    assert asked == {
+        "recipe": "augmented",
+        "layers": [{"method": {"variant": "ci"}}],
+        "noise": "symmetric",
+        "rate": 0.2,
+        "method": "josrc",
+        "seed": 3,
+    }
+
+
+def test_selection_is_the_josrc_row_of_table_2() -> None:
+    assert planned("selection", None, None, 2) == planned("table2", ["josrc"], None, 2)
+
+
+def test_plain_asks_for_half_the_forget_rate_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = {"jocor": {"name": 0, "forget_rate": 0}, "standard": {"name": 0}}
+    monkeypatch.setattr(
+        plan,
+        "get_method",
+        lambda key: SimpleNamespace(Settings=SimpleNamespace(model_fields=fields[key])),
+    )
+    asked = {
+        (method, cell): request(ResultKey("table1", "cifar100n-c", cell, method, "plain", 0))
+        for method in fields
+        for cell in (SYM20, ASYM40)
+    }
+    assert asked["jocor", ASYM40]["layers"] == [{"method": {"forget_rate": 0.2}}]
+    assert asked["jocor", ASYM40]["noise"] == asked["standard", ASYM40]["noise"] == "block"
+    assert asked["standard", ASYM40]["layers"] == asked["jocor", SYM20]["layers"] == []
+    assert asked["jocor", SYM20]["noise"] == "symmetric"
+
+
+def test_plain_results_keep_the_cells_name_and_are_of_baselines_unless_asked() -> None:
+    keys = planned("table1", None, ["asymmetric-0.4"], 1, "plain")
+    assert {key.path.parent.name for key in keys} == {"plain"}
+    assert {key.path.parts[1] for key in keys} == {"cifar100n-c-asymmetric-0.4"}
+    assert "standard" in {key.method for key in keys}
+    assert "josrc" not in {key.method for key in keys}
+    assert len(planned("table1", ["josrc"], None, 1, "plain")) == 4
+
+
+@pytest.mark.parametrize(
+    ("suite", "methods", "cells", "message"),
+    [
+        ("table9", None, None, "Unknown suite 'table9'"),
+        ("table1", ["dividemix"], None, "'dividemix' is not in table1"),
+        ("table1", None, ["symmetric-0.3"], "Unknown cell 'symmetric-0.3'"),
+        ("ablation", None, ["symmetric-0.5"], "Unknown cell 'symmetric-0.5'"),
+    ],
+)
+def test_a_wrong_name_is_explained(
+    suite: str, methods: list[str] | None, cells: list[str] | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        planned(suite, methods, cells, 1)
