@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from josrc.data.loaders import Batch
 from josrc.data.source import load_source
-from josrc.engine.capture import create_stepper
+from josrc.engine.capture import FallbackStepper, create_stepper
 from josrc.engine.program import Program
 from josrc.errors import UserError
 from josrc.methods import method_names
+from josrc.methods.base import Scalars, StepResult
 from josrc.runs import configure, settled
 
 
@@ -65,6 +67,51 @@ def test_a_new_epoch_and_a_new_momentum_reach_the_captured_step() -> None:
             stepper(size)
         assert built.loader.cursor.item() == len(built.loader)
     assert len({momentum for _, momentum in stepper.graphs}) == 2  # type: ignore[attr-defined]
+
+
+class Broken:
+    """A captured stepper of a step that can't be captured; it gets as far as the next batch."""
+
+    def __init__(self, broken: Program) -> None:
+        self.program = broken
+
+    def ready(self, size: int) -> bool:
+        return False
+
+    def __call__(self, size: int) -> None:
+        self.program.loader.cursor += size
+        self.program.loss_sum += 1e9
+        raise RuntimeError("data-dependent branch\nand a long story")
+
+
+def test_a_step_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> None:
+    plain, broken, said = program("josrc", "cpu"), program("josrc", "cpu"), list[str]()
+    stepper = FallbackStepper(Broken(broken), said.append)  # type: ignore[arg-type]
+    for _ in range(2):
+        plain.train_step(128)
+        stepper(128)
+    assert said == ["The step can't be captured and runs eagerly, slower: data-dependent branch"]
+    for name, value in plain.tensors().items():
+        assert torch.equal(broken.tensors()[name], value), name
+
+
+@pytest.mark.gpu
+def test_a_method_that_looks_at_its_data_falls_back_on_the_gpu() -> None:
+    built, said = program("standard", "cuda"), list[str]()
+    step = built.method.step
+
+    def looks(batch: Batch, at: Scalars) -> StepResult:
+        found = step(batch, at)
+        if found.loss.item() < 0:
+            raise ValueError("a cross-entropy is never negative")
+        return found
+
+    built.method.step = looks  # type: ignore[method-assign]
+    stepper = create_stepper(built, "auto", said.append)
+    stepper(128)
+    stepper(128)
+    assert len(said) == 1
+    assert built.loader.cursor.item() == 256
 
 
 def test_the_captured_engine_needs_a_gpu() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from josrc.engine.program import Program
-from josrc.errors import UserError
+from josrc.errors import InterruptedRunError, UserError
 
 # Trains on the next so many samples.
 Stepper = Callable[[int], None]
@@ -46,6 +46,10 @@ class CapturedStepper:
             self.graphs[key] = self._capture(size)
         self.graphs[key].replay()
 
+    def ready(self, size: int) -> bool:
+        """Whether a step of this size is captured, so that nothing can go wrong any more."""
+        return (size, self.program.momentum) in self.graphs
+
     def _forward(self, size: int) -> Tensor:
         compiled = size == self.program.loader.batch_size
         return self.compiled(size) if compiled else self.program.forward(size)
@@ -64,12 +68,51 @@ class CapturedStepper:
         return graph
 
 
-def create_stepper(program: Program, engine: str) -> Stepper:
-    """What carries out the steps of a program for an ``engine`` of auto, captured or eager."""
+class FallbackStepper:
+    """Captured steps as long as they can be had; eager ones, with a word why, where they can't."""
+
+    def __init__(self, captured: CapturedStepper, notice: Callable[[str], None]) -> None:
+        self.captured, self.program, self.notice = captured, captured.program, notice
+        self.failed = False
+
+    def __call__(self, size: int) -> None:
+        """Train on the next ``size`` samples."""
+        if self.failed:
+            self.program.train_step(size)
+        elif self.captured.ready(size):
+            self.captured(size)
+        else:
+            self._try(size)
+
+    def _try(self, size: int) -> None:
+        place = self.program.mark()
+        try:
+            self.captured(size)
+        except (UserError, InterruptedRunError):
+            raise
+        except Exception as error:  # compilers and capture have errors of every kind
+            self.failed = True
+            self.program.go_back(place)
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            self.notice(f"The step can't be captured and runs eagerly, slower: {reason[0]}")
+            self.program.train_step(size)
+
+
+def create_stepper(
+    program: Program, engine: str, notice: Callable[[str], None] = lambda text: None
+) -> Stepper:
+    """What carries out the steps of a program.
+
+    Args:
+        program: whose steps.
+        engine: ``eager``; ``captured``, which fails where that can't be; or ``auto``.
+        notice: told why ``auto`` went on eagerly on a GPU.
+    """
     on_gpu = program.device.type == "cuda"
     if engine == "captured" and not on_gpu:
         raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
     if engine == "eager" or not on_gpu:
         return program.train_step
     torch.backends.cudnn.benchmark = True
-    return CapturedStepper(program)
+    captured = CapturedStepper(program)
+    return captured if engine == "captured" else FallbackStepper(captured, notice)

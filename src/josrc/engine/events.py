@@ -23,6 +23,9 @@ class Listener:
     def progressed(self, epoch: int, position: int, samples: int) -> None:
         """Some samples of a zero-based epoch are done."""
 
+    def noticed(self, text: str) -> None:
+        """Something its user should know."""
+
     def epoch_ended(self, row: Row) -> None:
         """An epoch is over; ``row`` is its line of ``metrics.csv``."""
 
@@ -76,6 +79,10 @@ class LiveProgress(Listener):
         """Move the bar inside an epoch."""
         self.progress.update(self.task, completed=epoch + position / samples)
 
+    def noticed(self, text: str) -> None:
+        """Print it above the bar."""
+        say(self.live.console, text)
+
     def epoch_ended(self, row: Row) -> None:
         """Move the bar and show the epoch's numbers."""
         self.progress.update(self.task, completed=row["epoch"], epoch=row["epoch"])
@@ -105,6 +112,10 @@ class PlainProgress(Listener):
         """Say how far a long epoch is."""
         if time.monotonic() - self.spoken > self.QUIET_SECONDS:
             self._say(f"epoch {epoch + 1}/{self.epochs}  {position:,} of {samples:,} samples")
+
+    def noticed(self, text: str) -> None:
+        """One line."""
+        self._say(text)
 
     def epoch_ended(self, row: Row) -> None:
         """One line."""

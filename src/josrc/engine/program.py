@@ -118,6 +118,16 @@ class Program:
             self.device.type, torch.bfloat16, enabled=self.bfloat16, cache_enabled=False
         )
 
+    def mark(self) -> tuple[Tensor, Tensor]:
+        """The place in the epoch, to go back to if a step can't be carried out."""
+        return self.loader.cursor.clone(), self.loss_sum.clone()
+
+    def go_back(self, place: tuple[Tensor, Tensor]) -> None:
+        """Undo what a failed step did to the place in the epoch; it updated no network."""
+        self.loader.cursor.copy_(place[0])
+        self.loss_sum.copy_(place[1])
+        self.optimizer.zero_grad(set_to_none=True)
+
     # --- state -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:

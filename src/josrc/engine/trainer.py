@@ -68,7 +68,7 @@ class Trainer:
             self.program = Program(
                 without_weights(config) if known else config, source, self.device
             )
-            self.stepper = create_stepper(self.program, config.engine)
+            self.stepper = create_stepper(self.program, config.engine, self._notice)
         self.epoch, self.position = 0, 0
         self.rows: list[Row] = []
         self.seconds = 0.0  # of training, over all sessions of this run
@@ -296,6 +296,9 @@ class Trainer:
             "device": device_name(self.device),
             "versions": versions(),
         }
+
+    def _notice(self, text: str) -> None:
+        self._tell("noticed", text)
 
     def _tell(self, event: str, *values: Any) -> None:
         for listener in self.listeners:
