@@ -201,7 +201,7 @@ def demo(
 
 @bench.command("run")
 def bench_run(
-    suite: Annotated[str, typer.Argument(help="table1, table2, ablation or selection.")],
+    suite: Annotated[str, typer.Argument(help="table1, table2, ablation, selection or digits.")],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
@@ -234,7 +234,7 @@ def bench_run(
 
 @bench.command("show")
 def bench_show(
-    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation or selection.")],
+    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
     """Show a table: the paper's number, ours, and the difference."""

@@ -88,6 +88,21 @@ def test_selection_shows_the_last_epoch_and_the_best_in_both_senses(
     assert "of 7 selected" in shown("selection", tmp_path)
 
 
+def test_the_digits_suite_shows_accuracy_and_the_last_epochs_precision(
+    tmp_path: Path, put_result: PutResult
+) -> None:
+    place = "digits/digits-o-symmetric-0.5"
+    for seed, precision in enumerate((80.0, 90.0)):
+        metrics = {"epoch": [1, 2], "test_accuracy": [1, 2], "clean_precision": [1.0, precision]}
+        put_result(f"{place}/josrc/augmented", seed, last10_mean=97.0 + seed, metrics=metrics)
+    put_result(f"{place}/standard/augmented")
+    page = page_of(tmp_path)
+    # mean 97.5, sample standard deviation sqrt(0.5), mean precision 85
+    assert "| Jo-SRC | 97.50 ± 0.71 (n=2) | 85.0 | - | - |" in page
+    assert "| Standard | 50.00 (n=1) | - | - | - |" in page
+    assert "| JoCoR | not run | - | - | - |" in page
+
+
 def test_tables_3_and_4_are_the_papers_with_ours_not_run(tmp_path: Path) -> None:
     page = page_of(tmp_path)
     assert "| Co-teaching+ | ResNet-18 | 59.32 | not run |  |" in page
