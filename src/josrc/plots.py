@@ -14,6 +14,7 @@ from josrc.data.views import WeakView
 from josrc.engine.events import Listener
 from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder
+from josrc.files import replacing
 
 BLUE, ORANGE, GREEN, GREY = "#2563eb", "#ea580c", "#16a34a", "#6b7280"
 GROUP_COLOURS = {"clean": GREEN, "id": BLUE, "ood": ORANGE}
@@ -38,9 +39,8 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a figure as PNG, whole or not at all, and forget it."""
     import matplotlib.pyplot as plt
 
-    partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, dpi=120, format="png")
-    partial.replace(path)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=120, format="png")
     plt.close(figure)
 
 

@@ -15,7 +15,7 @@ from josrc.bench.paper import CELLS, SYM20, TABLES, Cell
 from josrc.bench.plan import RECIPES, SUITES, Entry
 from josrc.bench.results import Result, Results
 from josrc.bench.tables import recipes_of, runs_of
-from josrc.engine.checkpoint import write_text
+from josrc.files import write_text
 from josrc.plots import create_figure, save_figure
 
 # Okabe and Ito's palette, which colour-blind people can tell apart; Jo-SRC has the strongest.

@@ -15,8 +15,8 @@ from josrc.bench.figures import Figure, figures_of, write_figure
 from josrc.bench.paper import TABLES
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import FOLDERS, VIEWS
-from josrc.engine.checkpoint import write_text
 from josrc.errors import UserError
+from josrc.files import write_text
 from josrc.terminal import say
 
 NOTE = (

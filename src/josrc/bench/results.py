@@ -11,8 +11,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc.bench.paper import Cell
-from josrc.engine.checkpoint import write_text
 from josrc.engine.metrics import COLUMNS, Row
+from josrc.files import write_text
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from josrc.bench.reference import reference_steps, worker_count
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
 from josrc.engine.capture import create_stepper
-from josrc.engine.checkpoint import write_text
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.program import Program
 from josrc.engine.runfolder import versions
+from josrc.files import write_text
 from josrc.runs import configure
 from josrc.terminal import say
 

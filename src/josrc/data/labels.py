@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from josrc.data.noise import Labels
 from josrc.errors import UserError
+from josrc.files import replacing
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
 COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
@@ -33,11 +34,8 @@ UNREADABLE = (
 
 def write_noise_file(path: Path, given: Labels, true: Labels, kind: NDArray[np.int8]) -> None:
     """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
+    with replacing(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, given=given, true=true, kind=kind)
-    partial.replace(path)
 
 
 def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Labels:

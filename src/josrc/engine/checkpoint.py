@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,20 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from josrc.errors import UserError
+from josrc.files import replacing
 
 STORY = "josrc"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], story: dict[str, Any]) -> None:
     """Write tensors and a JSON story to ``path``: the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
     on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    try:
-        save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
-    except SafetensorError as error:
-        raise OSError(f"{path} can't be written: {error}") from None
-    partial.chmod(0o644)  # safetensors lets nobody but its owner read
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with replacing(path) as partial:
+        try:
+            save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
+        except SafetensorError as error:
+            raise OSError(f"{path} can't be written: {error}") from None
+        partial.chmod(0o644)  # safetensors lets nobody but its owner read
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -39,11 +35,3 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {key: file.get_tensor(key) for key in file.keys()}, story  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"Checkpoint {path} can't be read: {error}") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

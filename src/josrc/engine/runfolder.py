@@ -22,10 +22,10 @@ from josrc import __version__
 from josrc.config import RunConfig, load_run_config
 from josrc.data.labels import write_noise_file
 from josrc.data.source import Source
-from josrc.engine.checkpoint import write_text
 from josrc.engine.device import device_name
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import UserError
+from josrc.files import write_text
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
 OWN_NAMES = {

@@ -1,0 +1,23 @@
+"""Files that are whole at every moment: a kill leaves the old one or the new one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what ``path`` will hold; it takes its place when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    yield partial
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
