@@ -30,8 +30,10 @@ def small(method: str = "josrc") -> tuple[Any, Source]:
     return configure("cifar80n-o", method=method, **options), speed.synthetic_source(64, 8)
 
 
+# Co-teaching takes its forget rate from the data.
+@pytest.mark.parametrize("method", ["standard", "coteaching"])
 def test_the_command_writes_the_contracts_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = speed.synthetic_source(512, 8)
     monkeypatch.setattr(speed, "synthetic_source", lambda: source)
@@ -41,7 +43,7 @@ def test_the_command_writes_the_contracts_keys(
     path = speed.run_speed(
         data_root=None,
         device_name_wanted="cpu",
-        method="standard",
+        method=method,
         model=None,
         steps=1,
         whole_runs=True,

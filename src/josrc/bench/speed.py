@@ -29,7 +29,7 @@ from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.program import Program
 from josrc.engine.runfolder import versions
 from josrc.files import write_text
-from josrc.runs import configure
+from josrc.runs import configure, settled
 from josrc.terminal import say
 
 WINDOWS = 5  # a time is the median of so many windows
@@ -51,6 +51,7 @@ def run_speed(
     options: dict[str, Any] = {"method": method, "model": model, "device": device_name_wanted}
     config = configure("cifar80n-o", **NOISE, data_root=data_root, **options)
     source = load_source(config.data) if data_root else synthetic_source()
+    config = settled(config, source)
     device = choose_device(config.device)
     found = measure(config, source, device, steps or (100 if device.type == "cuda" else 2), console)
     if whole_runs and data_root and device.type == "cuda":
