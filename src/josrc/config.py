@@ -1,7 +1,7 @@
 """Configuration: what a run is, from defaults, a recipe, a YAML file and the command line.
 
 Later sources win: the defaults below, the recipe of the data set, the part of that recipe
-for the chosen method, the user's YAML file, options and ``key=value`` pairs.
+for the chosen method, the user's YAML file, ``key=value`` pairs, options.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from josrc.engine.metrics import Row
+from josrc.engine.metrics import GROUPS, Row
 from josrc.engine.runfolder import free_name
 from josrc.runs import Run, configure, start
 from josrc.terminal import say
@@ -48,7 +48,7 @@ def _table(runs: list[Run]) -> Table:
         table.add_row(
             run.summary["method"],
             f"{run.summary['last10_mean']:.1f} %",
-            *(_found(last, group) for group in ("clean", "id", "ood")),
+            *(_found(last, group) for group in GROUPS),
             f"{run.summary['seconds_total']:.0f}",
         )
     return table

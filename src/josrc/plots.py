@@ -54,7 +54,6 @@ class Pictures(Listener):
         """Draw what ``metrics.csv`` holds."""
         rows = self.folder.read_metrics()
         if rows:
-            self.folder.plots.mkdir(exist_ok=True)
             plot_run(rows, self.folder.plots)
 
 

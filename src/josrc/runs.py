@@ -184,7 +184,6 @@ def _source_of(folder: RunFolder, config: RunConfig) -> Source:
 def complete(trainer: Trainer) -> Run:
     """Show what the network will see, then train to the end."""
     folder = trainer.folder
-    folder.plots.mkdir(exist_ok=True)
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
     return Run(folder.path, trainer.config, trainer.run())
 

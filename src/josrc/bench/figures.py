@@ -142,7 +142,6 @@ def lines_of(figure: Figure, panel: Panel, results: Results) -> list[Line]:
 def write_figure(figure: Figure, results: Results, folder: Path) -> None:
     """Write ``NAME.png`` and ``NAME.csv``."""
     drawn = {panel: lines_of(figure, panel, results) for panel in figure.panels}
-    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{figure.name}.csv", _csv(figure, drawn))
     _draw(figure, drawn, folder / f"{figure.name}.png")
 

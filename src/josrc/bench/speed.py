@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def measure(
         "model": config.model.name,
         "batch_size": config.batch_size,
         "views": program.method.views,
-        "precision": "bfloat16" if device.type == "cuda" else "float32",
+        "precision": "bfloat16" if program.bfloat16 else "float32",
         "windows": WINDOWS,
         "steps_a_window": steps,
         **times,
@@ -142,15 +143,8 @@ def _engine_ms(
 
 
 def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float:
-    """Milliseconds a step: the median over windows, after one window that is not counted."""
-    windows = []
-    for window in range(WINDOWS + 1):
-        begun = _now(device)
-        for _ in range(steps):
-            next(steps_taken)
-        if window:
-            windows.append(1000 * (_now(device) - begun) / steps)
-    return statistics.median(windows)
+    """Milliseconds a step."""
+    return 1000 / steps * _seconds(lambda: list(islice(steps_taken, steps)), device)
 
 
 def _now(device: torch.device) -> float:
@@ -207,6 +201,7 @@ def copy_rate(device: torch.device) -> float:
 
 
 def _seconds(work: Callable[[], Any], device: torch.device) -> float:
+    """Seconds that some work takes: the median over windows, the first one not counted."""
     times = []
     for _ in range(WINDOWS + 1):
         begun = _now(device)

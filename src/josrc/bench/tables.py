@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from josrc.bench.paper import ABLATION, BACKBONE_TABLES, SELECTION, TABLES, TITLES, Cell, Score
 from josrc.bench.plan import SUITES, Entry, Suite
 from josrc.bench.results import Result, Results, place_of
+from josrc.plots import GROUP_TITLES
 
 NOT_RUN = "not run"
 # Suites whose folders hold the results that the tables show.
 FOLDERS = ("table1", "table2", "ablation", "digits")
-GROUPS = {"id": "ID noisy", "ood": "out of distribution"}
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def selection_table(name: str, results: Results) -> TableView:
     (entry,) = suite.entries
     for cell in suite.cells:
         runs = runs_of(results, suite, cell, entry)
-        for group, title in GROUPS.items():
+        for group in ("id", "ood"):
             paper = SELECTION[cell][group]
             cells = [
                 precision_cell(runs, group, at_last, paper.last),
@@ -144,7 +144,7 @@ def selection_table(name: str, results: Results) -> TableView:
             ]
             sizes = [run.points(f"n_{group}").get(at_highest(run, group), 0) for run in runs]
             cells[-1] += f"\nof {min(sizes):,.0f} selected" if sizes else ""
-            view.rows.append((cell.title, title, *cells))
+            view.rows.append((cell.title, GROUP_TITLES[group], *cells))
     return view
 
 
@@ -188,7 +188,7 @@ def digits_table(name: str, results: Results) -> TableView:
     )
     for entry in suite.entries:
         runs = runs_of(results, suite, cell, entry)
-        precisions = [precision_of_last(runs, group) for group in ("clean", *GROUPS)]
+        precisions = [precision_of_last(runs, group) for group in GROUP_TITLES]
         view.rows.append((entry.title, measured(*accuracies(runs)), *precisions))
     return view
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from josrc.engine.metrics import Row
+from josrc.engine.metrics import GROUPS, Row
 from josrc.terminal import say
 
 
@@ -37,7 +37,7 @@ def describe_row(row: Row) -> str:
     """An epoch in a few words."""
     parts = [f"loss {row['loss']:.3f}", f"test {row['test_accuracy']:.2f} %"]
     if row.get("n_clean") is not None:
-        for name in ("clean", "id", "ood"):
+        for name in GROUPS:
             precision = row.get(f"{name}_precision")
             shown = f" ({precision:.0f} %)" if precision is not None else ""
             parts.append(f"{name} {row[f'n_{name}']:,}{shown}")
