@@ -83,7 +83,7 @@ class Program:
         batch = self.loader.fetch(size)
         with self._autocast():
             found: StepResult = self.method.step(batch, self.scalars)
-        self.ledger.record(batch.index, found)
+        self.ledger.record(batch.index, batch.label, found)
         self.loss_sum += found.loss.detach() * size
         self.loader.cursor += size
         return found.loss
