@@ -55,16 +55,26 @@ class ResidentLoader:
         self.order = torch.zeros(len(source), dtype=torch.long, device=device)
         self.draws = torch.zeros(views, len(source), view.draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
+        self.plan: tuple[tuple[int, int] | None, Tensor, Tensor] = None, self.order, self.draws
 
     def __len__(self) -> int:
         return len(self.order)
 
     def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
-        """Draw the plan of an epoch and go to a place in it."""
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        self.order.copy_(torch.randperm(len(self), generator=generator))
-        self.draws.copy_(torch.rand(self.draws.shape, generator=generator))
+        """Take up the plan of an epoch and go to a place in it."""
+        self.draw_plan(seed, epoch)
+        _, order, draws = self.plan
+        self.order.copy_(order)
+        self.draws.copy_(draws)
         self.cursor.fill_(position)
+
+    def draw_plan(self, seed: int, epoch: int) -> None:
+        """Draw the plan of an epoch; done ahead of time, it costs the device no waiting."""
+        if self.plan[0] == (seed, epoch):
+            return
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self), generator=generator)
+        self.plan = (seed, epoch), order, torch.rand(self.draws.shape, generator=generator)
 
     def sizes(self, position: int = 0) -> list[int]:
         """Batch sizes from a place in the plan to its end; the last may be smaller.

@@ -27,7 +27,7 @@ from josrc.engine.runfolder import RunFolder, versions
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
 # A checkpoint is written when the last one is this many times its own cost ago.
-CHECKPOINT_PATIENCE = 30
+CHECKPOINT_PATIENCE = 100
 # Collapse: accuracy lost all but this share of its best distance to chance, for this many epochs.
 COLLAPSE_SHARE, COLLAPSE_EPOCHS = 0.05, 3
 
@@ -119,6 +119,8 @@ class Trainer:
             self.stepper(size)
             self.position += size
             self._tell("progressed", self.epoch, self.position, len(self.source))
+        # The device still works on the steps; what the host can do meanwhile costs nothing.
+        self.program.loader.draw_plan(self.config.seed, self.epoch + 1)
         row |= self.program.end_epoch()
         seconds = row["seconds"] = time.monotonic() - begun
         self.seconds += seconds
