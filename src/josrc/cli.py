@@ -245,7 +245,9 @@ def bench_run(
 
 @bench.command("show")
 def bench_show(
-    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
+    suite: Annotated[
+        str, typer.Argument(help="table1 to table4, ablation, selection, digits or audit.")
+    ],
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
     """Show a table: the paper's number, ours, and the difference."""

@@ -18,8 +18,8 @@ from josrc.bench.cleanlab_side import (
     cross_validate,
     judge_with_cleanlab,
 )
-from josrc.bench.paper import ASYM40, SYM20, Cell
-from josrc.bench.results import ResultKey
+from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES
+from josrc.bench.results import AUDIT, ResultKey
 from josrc.bench.suite import begin_or_go_on
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
@@ -32,15 +32,8 @@ from josrc.files import write_text
 from josrc.runs import configure, listeners, settled
 from josrc.terminal import say
 
-SUITE, RECIPE = "audit", "augmented"
-OURS, THEIRS = "josrc", "cleanlab"
-SIDES = (OURS, THEIRS)
-# What is reported. The rule's constants were chosen on other noise, see docs/audit.md.
-CELLS: dict[str, tuple[Cell, ...]] = {
-    "cifar80n-o": (SYM20, ASYM40),
-    "cifar100n-c": (SYM20,),
-    "digits-o": (Cell("symmetric", 0.3), Cell("asymmetric", 0.3)),
-}
+RECIPE = "augmented"
+OURS, THEIRS = AUDIT_SIDES
 # What is run unless data is named.
 DEFAULT = ("cifar80n-o", "cifar100n-c")
 
@@ -57,7 +50,7 @@ def run_audits(
     console: Console,
 ) -> None:
     """Run what is missing; each side of each cell is saved when it is done."""
-    keys = planned(data or DEFAULT, cells, sides or SIDES, seeds)
+    keys = planned(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
     if options.get("epochs") is not None:  # a trial must never pass for the real thing
         results, scratch = results / "trial", scratch / "trial"
     missing = [key for key in keys if not (results / key.path).is_file()]
@@ -79,18 +72,18 @@ def planned(
     data: Sequence[str], cells: Sequence[str], sides: Sequence[str], seeds: int
 ) -> list[ResultKey]:
     """Both sides of every cell; every cell with the first seed before any with the second."""
-    for wrong in [name for name in data if name not in CELLS]:
-        raise UserError(f"'{wrong}' is not in audit. It has: {', '.join(CELLS)}.")
-    known = dict.fromkeys(cell.key for name in data for cell in CELLS[name])
+    for wrong in [name for name in data if name not in AUDIT_CELLS]:
+        raise UserError(f"'{wrong}' is not in audit. It has: {', '.join(AUDIT_CELLS)}.")
+    known = dict.fromkeys(cell.key for name in data for cell in AUDIT_CELLS[name])
     for wrong in [key for key in cells if key not in known]:
         raise UserError(f"Unknown cell '{wrong}'. audit has: {', '.join(known)}.")
-    for wrong in [side for side in sides if side not in SIDES]:
-        raise UserError(f"Unknown side '{wrong}'. There are: {', '.join(SIDES)}.")
+    for wrong in [side for side in sides if side not in AUDIT_SIDES]:
+        raise UserError(f"Unknown side '{wrong}'. There are: {', '.join(AUDIT_SIDES)}.")
     return [
-        ResultKey(SUITE, name, cell, side, RECIPE, seed)
+        ResultKey(AUDIT, name, cell, side, RECIPE, seed)
         for seed in range(seeds)
         for name in data
-        for cell in CELLS[name]
+        for cell in AUDIT_CELLS[name]
         if not cells or cell.key in cells
         for side in sides
     ]
