@@ -17,6 +17,8 @@ ENDS = 0.0005
 NARROWEST = 0.02
 # Least rise of the log-odds over a standard deviation of the heaps.
 SLOPE = 0.1
+# Highest log-odds: a chance in 22,000 to be wrong is left.
+LIMIT = 10.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class TwoNormals:
 
         Of two normals the wider one wins on both sides, far enough out. That a very high value
         should speak for the lower heap is an artefact: everywhere the odds rise by ``SLOPE`` at
-        least, counted from the middle between the heaps.
+        least, counted from the middle between the heaps. Nor are the tails of a normal to be taken
+        at their word: the odds come near ``LIMIT`` and never exceed it.
         """
         middle = self.mean.mean()
         low = min(float(np.min(values, initial=middle)), middle)
@@ -49,7 +52,7 @@ class TwoNormals:
         rise = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(_log_odds(grid, self)), least))])
         odds = rise - rise[BINS] + _log_odds(grid[BINS : BINS + 1], self)
         found: Numbers = np.interp(values, grid, odds)
-        return found
+        return found / np.sqrt(1 + (found / LIMIT) ** 2)
 
 
 def sigmoid(values: NDArray[np.floating]) -> Numbers:

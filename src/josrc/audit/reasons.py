@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from josrc.audit.verdicts import Findings, Verdicts
+import numpy as np
+
+from josrc.audit.verdicts import Findings, Vector, Verdicts
 from josrc.data.noise import CLEAN, ID, Labels
 
 # From so many visits on, the running shares are about the last ten epochs.
 WINDOW = 10
+# How often, by percent.
+LOOKS = ["none", *(f"{percent} % of its looks" for percent in range(1, 100)), "all of its looks"]
 
 
 def reasons(
     verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
 ) -> Iterator[str]:
     """A sentence a sample."""
-    quoted = [f'"{name}"' for name in names]
-    usually = _percent(verdicts.usual.confidence)
+    # Every part that repeats is made once: a million sentences are then a matter of seconds.
+    labels = [f'"{name}", the given label, in ' for name in names]
+    rivals = [*(f'"{name}" in ' for name in names), ""]
+    usually = f"on average, against {_percent(verdicts.usual.confidence)} for images whose label"
     rows = zip(
         verdicts.group.tolist(),
         given.tolist(),
         findings.visits.tolist(),
-        findings.label_share.tolist(),
+        _percents(findings.label_share),
         findings.rival.tolist(),
-        findings.rival_share.tolist(),
-        findings.confidence.tolist(),
+        _percents(findings.rival_share),
+        _percents(findings.confidence),
         strict=True,
     )
     for group, label, visits, label_share, rival, rival_share, confidence in rows:
@@ -32,18 +38,16 @@ def reasons(
             yield "The model has not seen this image yet."
             continue
         when = "the last epochs" if visits > WINDOW else f"its first {_epochs(visits)}"
-        ours = f"{quoted[label]}, the given label, in {_looks(label_share)}"
-        other = f"{quoted[rival]} in {_looks(rival_share)}"
+        ours = labels[label] + LOOKS[label_share]
         if group == CLEAN:
-            rest = f" and {other}" if rival >= 0 and rival_share >= 0.005 else ""
+            rest = f" and {rivals[rival]}{LOOKS[rival_share]}" if rival_share else ""
             yield f"In {when} the model saw {ours}{rest}."
         elif group == ID:
-            yield f"In {when} the model saw {other} and {ours}."
+            yield f"In {when} the model saw {rivals[rival]}{LOOKS[rival_share]} and {ours}."
         else:
             yield (
                 f"In {when} the model could not tell what this is: its best guess had "
-                f"{_percent(confidence)} on average, against {usually} for images whose label it "
-                "believes."
+                f"{confidence} % {usually} it believes."
             )
 
 
@@ -81,9 +85,9 @@ def _epochs(count: int) -> str:
     return "epoch" if count == 1 else f"{count} epochs"
 
 
-def _looks(share: float) -> str:
-    percent = round(100 * share)
-    return {0: "none", 100: "all of its looks"}.get(percent, f"{percent} % of its looks")
+def _percents(shares: Vector) -> list[int]:
+    whole: list[int] = np.rint(100 * np.clip(shares, 0, 1)).astype(np.int64).tolist()
+    return whole
 
 
 def _percent(share: float) -> str:

@@ -5,11 +5,13 @@ its clean set for being predicted too surely. A verdict asks two questions of th
 method alike, and needs no noise rate to answer them.
 
 Is the label right? Right labels are predicted with a higher probability than wrong ones, over all
-epochs and over the last. A mixture of two normal distributions finds the two heaps. A label that
-is behind a rival counts for less still.
+epochs and over the last. A mixture of two normal distributions finds the two heaps. Where people
+take one class for another again and again, a network learns part of that, and wrong labels are
+predicted too. Then one class stands out among the rivals of a label, and losing to it weighs more.
 
 If it is wrong, does the image belong to any class? The network settles on the class of an image
-that has one, and hesitates about one that has none: again two heaps, of certainty.
+that has one, and hesitates about one that has none: again two heaps, of doubt. An image counts as
+foreign only if the network hesitates more than it does about nearly all labels it believes.
 """
 
 from __future__ import annotations
@@ -29,8 +31,14 @@ Vector = NDArray[Any]
 
 # --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
 
-# Log-odds a label loses for being as far behind its rival as it can be.
-BEHIND = 4.0
+# A rival stands out among those of a label if it has this many times the share of the next one;
+# so many samples are added to each label's, lest a single one make a rival.
+STANDS_OUT, ADDED = 1.5, 10
+# Log-odds that a label loses to a rival that all samples of that label, at all times, lose to.
+SYSTEMATIC = 100.0
+# Share of the believed labels whose doubt a foreign image exceeds, and the log-odds it gains for
+# exceeding it by a standard deviation of theirs.
+BELIEVED, EXCESS = 0.9, 4.0
 # Fewer samples than this in doubt are no heap: none of them is called out of distribution.
 FEWEST = 20
 
@@ -42,7 +50,6 @@ class Findings:
     Attributes:
         visits: how often training has seen the sample.
         support: probability of the given label, over all networks and both spans of time.
-        lead: how far the given label was ahead of every other class, -1 to 1.
         doubt: entropy of the predictions, 0 to 1.
         confidence: probability of the top class.
         label_share: how often the given label was the top class, in the last epochs.
@@ -52,7 +59,6 @@ class Findings:
 
     visits: Vector
     support: Vector
-    lead: Vector
     doubt: Vector
     confidence: Vector
     label_share: Vector
@@ -64,14 +70,11 @@ class Findings:
         """From the fields of a ledger."""
         first, second = ledger["mean_label_probability"], ledger["mean_second_label_probability"]
         label = np.where(second < 0, first, (first + second) / 2)
-        confidence = ledger["mean_confidence"]
-        lead = (label - ledger["mean_rival_probability"] + ledger["long_margin"]) / 2
         return cls(
             visits=ledger["visits"],
             support=(label + ledger["long_label_probability"]) / 2,
-            lead=lead / np.maximum(confidence, 1e-6),
             doubt=(ledger["mean_entropy"] + ledger["long_entropy"]) / 2,
-            confidence=confidence,
+            confidence=ledger["mean_confidence"],
             label_share=ledger["mean_label_share"],
             rival=ledger["rival"],
             rival_share=ledger["mean_rival_share"],
@@ -88,13 +91,17 @@ class Usual:
 
     Attributes:
         labels: heaps of the log-odds of the given label; the upper one has the right labels.
+        confusion: how systematically each label (row) is given to each other class (column).
         doubts: heaps of the log-odds of doubt; the upper one has the images of no class. None
-            where nothing was in doubt.
+            where too little was in doubt.
+        doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
         confidence: median confidence about images whose label is believed.
     """
 
     labels: TwoNormals
+    confusion: Vector
     doubts: TwoNormals | None
+    doubt: tuple[float, float]
     confidence: float
 
 
@@ -131,24 +138,36 @@ class Verdicts:
         return Verdicts(**{name: getattr(self, name)[rows] for name in names}, usual=self.usual)
 
 
-def judge(findings: Findings) -> Verdicts:
-    """Verdicts on the samples of a training run."""
+def judge(findings: Findings, given: Labels, classes: int) -> Verdicts:
+    """Verdicts on the samples of a training run.
+
+    Args:
+        findings: what the ledger says.
+        given: the given labels, ``(N,)``.
+        classes: number of classes of the task.
+    """
     seen = findings.visits > 0
     if not seen.any():
         raise UserError("Training has not seen a single sample yet, so there is nothing to audit.")
     labels = fit_two_normals(logit(findings.support[seen]))
-    p_clean = _p_clean(findings.support, findings.lead, labels)
+    confusion = systematic_confusion(findings, given, classes)
+    p_clean = _p_clean(findings, given, labels, confusion)
     suspect = seen & (p_clean < 0.5)
-    doubts = fit_two_normals(logit(findings.doubt[suspect])) if suspect.sum() >= FEWEST else None
-    believed = seen & ~suspect
-    confidence = float(np.median(findings.confidence[believed if believed.any() else seen]))
-    return _verdicts(findings, p_clean, Usual(labels, doubts, confidence))
-
-
-def judge_held_out(findings: Findings, usual: Usual) -> Verdicts:
-    """Verdicts on images that were not trained on, by what is usual in the training data."""
-    p_clean = _p_clean(findings.support, findings.lead, usual.labels)
+    believed = seen & ~suspect if (seen & ~suspect).any() else seen
+    doubt = logit(findings.doubt)
+    usual = Usual(
+        labels=labels,
+        confusion=confusion,
+        doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
+        doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
+        confidence=float(np.median(findings.confidence[believed])),
+    )
     return _verdicts(findings, p_clean, usual)
+
+
+def judge_held_out(findings: Findings, given: Labels, usual: Usual) -> Verdicts:
+    """Verdicts on images that were not trained on, by what is usual in the training data."""
+    return _verdicts(findings, _p_clean(findings, given, usual.labels, usual.confusion), usual)
 
 
 def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
@@ -168,7 +187,6 @@ def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
     return Findings(
         visits=np.ones(len(given), dtype=np.int16),
         support=support,
-        lead=(support - others[rows, rival]) / np.maximum(confidence, 1e-6),
         doubt=entropy / np.log(max(2, probabilities.shape[1])),
         confidence=confidence,
         label_share=support,
@@ -177,22 +195,41 @@ def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
     )
 
 
-def _p_clean(support: Vector, lead: Vector, labels: TwoNormals) -> Vector:
-    odds = labels.log_odds(logit(support)) + BEHIND * np.minimum(lead, 0)
-    return sigmoid(odds)
+def systematic_confusion(findings: Findings, given: Labels, classes: int) -> Vector:
+    """How much each class stands out among the rivals of each label, ``(classes, classes)``.
+
+    0 for a rival like others; 1 for one that all samples of a label lose to.
+    """
+    behind = (findings.rival >= 0) & (findings.rival_share > findings.label_share)
+    pair = given[behind] * classes + findings.rival[behind]
+    counts = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
+    share = counts / (counts.sum(axis=1, keepdims=True) + ADDED)
+    runner_up = np.sort(share, axis=1)[:, -2:-1] if classes > 1 else 0.0
+    stands_out: Vector = np.maximum(0, share - STANDS_OUT * runner_up) * share
+    return stands_out
+
+
+def _p_clean(findings: Findings, given: Labels, labels: TwoNormals, confusion: Vector) -> Vector:
+    lost = confusion[given, np.maximum(findings.rival, 0)] * findings.rival_share
+    odds = labels.log_odds(logit(findings.support))
+    return sigmoid(odds - SYSTEMATIC * np.where(findings.rival >= 0, lost, 0))
 
 
 def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
     """From the answer to the first question to verdicts."""
     p_foreign: Vector = np.zeros(len(p_clean))
     if usual.doubts is not None:
-        p_foreign = sigmoid(usual.doubts.log_odds(logit(findings.doubt)))
+        doubt, (bound, spread) = logit(findings.doubt), usual.doubt
+        excess = EXCESS * (doubt - bound) / max(spread, 1e-6)
+        p_foreign = sigmoid(np.minimum(usual.doubts.log_odds(doubt), excess))
     p_ood = (1 - p_clean) * p_foreign
     p_wrong = (1 - p_clean) * (1 - p_foreign)
     # A sample that no other class ever won has nothing that could be suggested.
     foreign = (p_foreign >= 0.5) | (findings.rival < 0)
     group = np.where(p_clean >= 0.5, CLEAN, np.where(foreign, OOD, ID)).astype(np.int8)
-    sure = np.where(group == ID, p_wrong * findings.rival_share, np.maximum(p_clean, p_ood))
+    # A suggestion is as good as the rival's hold on the sample, and as the network is sure of it.
+    hold = findings.rival_share * np.minimum(1, findings.confidence / usual.confidence)
+    sure = np.where(group == ID, p_wrong * hold, np.maximum(p_clean, p_ood))
     unseen = findings.visits == 0
     return Verdicts(
         group=np.where(unseen, CLEAN, group).astype(np.int8),

@@ -113,7 +113,8 @@ class _Work:
         """Train with Jo-SRC once, and judge by the ledger."""
         trainer = self._train(self.config, self.source, self.scratch, self.title)
         begun = time.monotonic()
-        verdicts = judge(Findings.of(trainer.program.ledger.arrays()))
+        findings = Findings.of(trainer.program.ledger.arrays())
+        verdicts = judge(findings, self.source.given, self.source.closed)
         spent = time.monotonic() - begun
         scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
         measures = measure(*scores, self.source.true, self.source.kind)
