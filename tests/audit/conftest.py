@@ -26,6 +26,7 @@ def made() -> dict[str, Any]:
     findings = Findings(
         visits=np.full(len(kind), 50),
         support=around(0.8, 0.05, 0.2),
+        lead=2 * around(0.85, 0.1, 0.45) - 1,
         doubt=around(0.3, 0.3, 0.9),
         confidence=around(0.8, 0.8, 0.3),
         label_share=around(0.97, 0.01, 0.2),

@@ -87,6 +87,9 @@ def test_a_ledger_of_one_network_and_one_of_two_are_read_alike() -> None:
         "mean_label_probability": [0.4, 0.4, 0.4],
         "mean_second_label_probability": [-1.0, 0.8, 0.0],
         "long_label_probability": [0.2, 0.2, 0.2],
+        "mean_confidence": [0.5, 0.8, 0.5],
+        "mean_rival_probability": [0.1, 0.1, 0.5],
+        "long_margin": [0.2, 0.1, -0.4],
         "mean_entropy": [0.5, 0.5, 0.5],
         "long_entropy": [0.7, 0.7, 0.7],
     }
@@ -94,6 +97,9 @@ def test_a_ledger_of_one_network_and_one_of_two_are_read_alike() -> None:
         ledger.fields[name].copy_(torch.tensor(column))
     findings = Findings.of(ledger.arrays())
     np.testing.assert_allclose(findings.support, [0.3, 0.4, 0.2], rtol=1e-6)
+    # The label's probability less the rival's, and the long margin: their mean by the confidence.
+    expected = [(0.3 + 0.2) / 2 / 0.5, (0.5 + 0.1) / 2 / 0.8, (-0.3 - 0.4) / 2 / 0.5]
+    np.testing.assert_allclose(findings.lead, expected, rtol=1e-5)
     np.testing.assert_allclose(findings.doubt, 0.6, rtol=1e-6)
 
 
@@ -127,6 +133,16 @@ def test_a_label_that_systematically_stands_for_another_class_is_seen_through(ma
     assert (scattered.group[wrong] == 0).mean() > 0.8
     assert (systematic.group[wrong] == 1).mean() > 0.7
     assert (systematic.group[kind == 0] == 0).all()
+
+
+def test_where_all_labels_are_right_none_is_accused(made: Made) -> None:
+    rows = np.arange(300)
+    verdicts = judged(made, made["findings"].part(rows), rows)
+    assert (verdicts.group == 0).all()
+    lead = made["findings"].lead[:300].copy()
+    lead[:3] = -0.5
+    verdicts = judged(made, replace(made["findings"].part(rows), lead=lead), rows)
+    assert np.flatnonzero(verdicts.group).tolist() == [0, 1, 2]
 
 
 def test_without_foreign_images_none_is_invented(made: Made) -> None:

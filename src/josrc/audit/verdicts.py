@@ -8,6 +8,8 @@ Is the label right? Right labels are predicted with a higher probability than wr
 epochs and over the last. A mixture of two normal distributions finds the two heaps. Where people
 take one class for another again and again, a network learns part of that, and wrong labels are
 predicted too. Then one class stands out among the rivals of a label, and losing to it weighs more.
+Two heaps are found in any numbers, even if all labels are right. So the lower heap must be one in
+which labels lose; where they win there too, a label is wrong only if it loses itself.
 
 If it is wrong, does the image belong to any class? The network settles on the class of an image
 that has one, and hesitates about one that has none: again two heaps, of doubt. An image counts as
@@ -36,6 +38,8 @@ Vector = NDArray[Any]
 STANDS_OUT, ADDED = 1.5, 10
 # Log-odds that a label loses to a rival that all samples of that label, at all times, lose to.
 SYSTEMATIC = 100.0
+# Log-odds of a label that is as far ahead as it can be, where there is no heap of wrong labels.
+LEAD = 10.0
 # Share of the believed labels whose doubt a foreign image exceeds, and the log-odds it gains for
 # exceeding it by a standard deviation of theirs.
 BELIEVED, EXCESS = 0.9, 4.0
@@ -50,6 +54,7 @@ class Findings:
     Attributes:
         visits: how often training has seen the sample.
         support: probability of the given label, over all networks and both spans of time.
+        lead: by how much the given label was ahead of every other class, -1 to 1.
         doubt: entropy of the predictions, 0 to 1.
         confidence: probability of the top class.
         label_share: how often the given label was the top class, in the last epochs.
@@ -59,6 +64,7 @@ class Findings:
 
     visits: Vector
     support: Vector
+    lead: Vector
     doubt: Vector
     confidence: Vector
     label_share: Vector
@@ -70,11 +76,14 @@ class Findings:
         """From the fields of a ledger."""
         first, second = ledger["mean_label_probability"], ledger["mean_second_label_probability"]
         label = np.where(second < 0, first, (first + second) / 2)
+        confidence = ledger["mean_confidence"]
+        lead = (label - ledger["mean_rival_probability"] + ledger["long_margin"]) / 2
         return cls(
             visits=ledger["visits"],
             support=(label + ledger["long_label_probability"]) / 2,
+            lead=lead / np.maximum(confidence, 1e-6),
             doubt=(ledger["mean_entropy"] + ledger["long_entropy"]) / 2,
-            confidence=ledger["mean_confidence"],
+            confidence=confidence,
             label_share=ledger["mean_label_share"],
             rival=ledger["rival"],
             rival_share=ledger["mean_rival_share"],
@@ -90,7 +99,8 @@ class Usual:
     """What is usual in a data set: the yardstick for images that were not trained on.
 
     Attributes:
-        labels: heaps of the log-odds of the given label; the upper one has the right labels.
+        labels: heaps of the log-odds of the given label; the upper one has the right labels. None
+            where there is no heap of wrong ones.
         confusion: how systematically each label (row) is given to each other class (column).
         doubts: heaps of the log-odds of doubt; the upper one has the images of no class. None
             where too little was in doubt.
@@ -98,7 +108,7 @@ class Usual:
         confidence: median confidence about images whose label is believed.
     """
 
-    labels: TwoNormals
+    labels: TwoNormals | None
     confusion: Vector
     doubts: TwoNormals | None
     doubt: tuple[float, float]
@@ -149,7 +159,7 @@ def judge(findings: Findings, given: Labels, classes: int) -> Verdicts:
     seen = findings.visits > 0
     if not seen.any():
         raise UserError("Training has not seen a single sample yet, so there is nothing to audit.")
-    labels = fit_two_normals(logit(findings.support[seen]))
+    labels = _label_heaps(findings.part(seen))
     confusion = systematic_confusion(findings, given, classes)
     p_clean = _p_clean(findings, given, labels, confusion)
     suspect = seen & (p_clean < 0.5)
@@ -187,6 +197,7 @@ def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
     return Findings(
         visits=np.ones(len(given), dtype=np.int16),
         support=support,
+        lead=(support - others[rows, rival]) / np.maximum(confidence, 1e-6),
         doubt=entropy / np.log(max(2, probabilities.shape[1])),
         confidence=confidence,
         label_share=support,
@@ -209,9 +220,19 @@ def systematic_confusion(findings: Findings, given: Labels, classes: int) -> Vec
     return stands_out
 
 
-def _p_clean(findings: Findings, given: Labels, labels: TwoNormals, confusion: Vector) -> Vector:
+def _label_heaps(findings: Findings) -> TwoNormals | None:
+    """Heaps of right and of wrong labels, if there is one of wrong labels."""
+    support = logit(findings.support)
+    heaps = fit_two_normals(support)
+    lower = heaps.log_odds(support) < 0
+    return heaps if lower.any() and np.median(findings.lead[lower]) < 0 else None
+
+
+def _p_clean(
+    findings: Findings, given: Labels, labels: TwoNormals | None, confusion: Vector
+) -> Vector:
     lost = confusion[given, np.maximum(findings.rival, 0)] * findings.rival_share
-    odds = labels.log_odds(logit(findings.support))
+    odds = LEAD * findings.lead if labels is None else labels.log_odds(logit(findings.support))
     return sigmoid(odds - SYSTEMATIC * np.where(findings.rival >= 0, lost, 0))
 
 
