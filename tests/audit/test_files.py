@@ -24,7 +24,7 @@ HOSTILE = ['a,b "c"', "new\nline", "=cmd|' /C calc'!A0", "  ünï\tcode "]
 def written(made: Made, folder: Path, names: list[str] = NAMES) -> list[dict[str, str]]:
     path, count = folder / "verdicts.csv", len(made["given"])
     paths = [f"images/{row},{row}.png" for row in range(count)]
-    verdicts = judge(made["findings"], made["given"], 4)
+    verdicts = judge(made["findings"], made["given"])
     write_verdicts(path, verdicts, made["findings"], made["given"], names, range(count), paths)
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -45,7 +45,7 @@ def test_the_table_holds_every_sample_in_order(
     assert [row["verdict"] for row in rows] == titles
     suggested = [NAMES[true] for true in made["true"][300:360]]
     assert [row["suggested_label"] for row in rows] == [""] * 300 + suggested + [""] * 40
-    verdicts = judge(made["findings"], made["given"], 4)
+    verdicts = judge(made["findings"], made["given"])
     assert [float(row["p_ood"]) for row in rows] == pytest.approx(verdicts.p_ood, abs=1e-4)
 
 
@@ -55,7 +55,7 @@ def test_names_of_classes_are_data_whatever_they_hold(made: Made, tmp_path: Path
     assert rows[300]["suggested_label"] == HOSTILE[made["true"][300]]
     assert all(HOSTILE[made["true"][place]] in rows[place]["reason"] for place in range(300, 360))
     summary = json.loads(
-        json.dumps(summarise(judge(made["findings"], made["given"], 4), made["given"], HOSTILE))
+        json.dumps(summarise(judge(made["findings"], made["given"]), made["given"], HOSTILE))
     )
     assert [entry["class"] for entry in summary["classes"]] == HOSTILE
 
@@ -70,7 +70,7 @@ def test_reasons_are_sentences_about_the_sample(made: Made) -> None:
         rival_share=np.array([0.06, 0.97, 0.4, 0.0, 0.0]),
         confidence=np.array([0.8, 0.8, 0.314, 0.8, 0.0]),
     )
-    verdicts = judge(made["findings"], made["given"], 4)
+    verdicts = judge(made["findings"], made["given"])
     chosen = replace(verdicts, group=np.array([0, 1, 2, 0, 0]))
     usual = f"{100 * verdicts.usual.confidence:.0f} %"
     assert list(reasons(chosen, findings, np.zeros(5, dtype=int), NAMES)) == [
@@ -86,7 +86,7 @@ def test_reasons_are_sentences_about_the_sample(made: Made) -> None:
 
 
 def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> None:
-    usual = judge(made["findings"], made["given"], 4).usual
+    usual = judge(made["findings"], made["given"]).usual
     given = np.zeros(3, dtype=int)
     predicted = np.array([[0.8, 0.2, 0, 0], [0.05, 0.9, 0.05, 0], [0.2, 0.3, 0.25, 0.25]])
     findings = held_out_findings(predicted, given)
@@ -99,7 +99,7 @@ def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> N
 
 
 def test_the_summary_counts_by_class_and_names_the_pairs(made: Made) -> None:
-    verdicts, given = judge(made["findings"], made["given"], 4), made["given"]
+    verdicts, given = judge(made["findings"], made["given"]), made["given"]
     summary = summarise(verdicts, given, NAMES)
     assert summary["samples"] == 400
     assert summary["counts"] == {"clean": 300, "mislabelled": 60, "out_of_distribution": 40}
@@ -120,8 +120,6 @@ def test_the_summary_counts_by_class_and_names_the_pairs(made: Made) -> None:
 
 
 def test_a_class_without_samples_has_no_noise(made: Made) -> None:
-    summary = summarise(
-        judge(made["findings"], made["given"], 4), made["given"], [*NAMES, "unicorn"]
-    )
+    summary = summarise(judge(made["findings"], made["given"]), made["given"], [*NAMES, "unicorn"])
     assert summary["classes"][-1]["samples"] == 0
     assert summary["classes"][-1]["noise_rate"] == 0

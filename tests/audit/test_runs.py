@@ -174,5 +174,5 @@ def test_a_ledger_of_other_data_is_refused(tmp_path: Path) -> None:
 def test_verdicts_from_memory_and_from_the_checkpoint_are_the_same(run: Path) -> None:
     ledger = read_ledger(RunFolder(run).checkpoint)
     with np.load(run / "noise.npz") as labels:
-        again = judge(Findings.of(ledger), labels["given"], 8)
+        again = judge(Findings.of(ledger), labels["given"])
     assert [TITLES[group] for group in again.group] == [row["verdict"] for row in verdicts(run)]

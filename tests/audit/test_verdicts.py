@@ -28,7 +28,7 @@ def judged(
     made: Made, findings: Findings | None = None, rows: np.ndarray | None = None
 ) -> Verdicts:
     given = made["given"] if rows is None else made["given"][rows]
-    return judge(findings or made["findings"], given, 4)
+    return judge(findings or made["findings"], given)
 
 
 def test_obvious_samples_get_the_obvious_verdict(made: Made) -> None:
@@ -112,13 +112,28 @@ def test_a_rival_stands_out_by_its_share_of_a_label(made: Made) -> None:
         rival_share=np.full(30, 0.9),
         label_share=np.full(30, 0.1),
     )
-    confusion = systematic_confusion(findings, np.zeros(30, dtype=int), 4)
+    given = np.zeros(30, dtype=int)
+    confusion = systematic_confusion(findings, given)
     # Ten more in every share: 20/40 and 5/40.
-    expected = np.zeros((4, 4))
-    expected[0, 1] = (20 / 40 - 1.5 * 5 / 40) * 20 / 40
-    np.testing.assert_allclose(confusion, expected)
+    weight = (20 / 40 - 1.5 * 5 / 40) * 20 / 40
+    asked = [(0, 1), (0, 2), (0, 3), (0, -1), (1, 0), (2, 1)]
+    labels, rivals = np.array(asked).T
+    np.testing.assert_allclose(confusion.of(labels, rivals), [weight, 0, 0, 0, 0, 0])
     ahead = replace(findings, label_share=np.full(30, 0.95))
-    assert (systematic_confusion(ahead, np.zeros(30, dtype=int), 4) == 0).all()
+    assert (systematic_confusion(ahead, given).of(labels, rivals) == 0).all()
+
+
+def test_rivals_of_one_label_have_nothing_to_do_with_those_of_another(made: Made) -> None:
+    # Class 2 loses to class 0 alone; class 1 to classes 0 and 3 alike.
+    given, rival = np.repeat([2, 1, 1], 10), np.repeat([0, 0, 3], 10)
+    findings = replace(
+        made["findings"].part(np.arange(30)),
+        rival=rival,
+        rival_share=np.full(30, 0.9),
+        label_share=np.full(30, 0.1),
+    )
+    weight = systematic_confusion(findings, given).of(given, rival)
+    np.testing.assert_allclose(weight, np.repeat([0.5 * 0.5, 0, 0], 10))
 
 
 def test_a_label_that_systematically_stands_for_another_class_is_seen_through(made: Made) -> None:

@@ -43,7 +43,7 @@ def write_audit(folder: Path, ledger: Mapping[str, NDArray[Any]], source: Source
             f"{len(source):,}: it was made with other data."
         )
     findings = Findings.of(ledger)
-    verdicts = judge(findings, source.given, source.closed)
+    verdicts = judge(findings, source.given)
     # A data set that is known by name has numbers for names, and its images lie in no files.
     ids, paths = range(len(source)), [""] * len(source)
     write_verdicts(

@@ -30,6 +30,8 @@ from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
 
 Vector = NDArray[Any]
+# Larger than any class, which an int16 of the ledger holds.
+PAIR = 2**16
 
 # --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
 
@@ -95,13 +97,34 @@ class Findings:
 
 
 @dataclass(frozen=True)
+class Confusion:
+    """How systematically labels are given to another class, for the pairs that occur.
+
+    Attributes:
+        pairs: numbers of pairs, in order.
+        weight: of each pair, 0 to 1.
+    """
+
+    pairs: Vector
+    weight: Vector
+
+    def of(self, given: Labels, rival: Vector) -> Vector:
+        """Weights of the pairs of some samples, ``(N,)``."""
+        if not len(self.pairs):
+            return np.zeros(len(given))
+        wanted = _pair(given, rival)
+        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
+        return np.where(self.pairs[place] == wanted, self.weight[place], 0.0)
+
+
+@dataclass(frozen=True)
 class Usual:
     """What is usual in a data set: the yardstick for images that were not trained on.
 
     Attributes:
         labels: heaps of the log-odds of the given label; the upper one has the right labels. None
             where there is no heap of wrong ones.
-        confusion: how systematically each label (row) is given to each other class (column).
+        confusion: which labels are systematically given to which other class.
         doubts: heaps of the log-odds of doubt; the upper one has the images of no class. None
             where too little was in doubt.
         doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
@@ -109,7 +132,7 @@ class Usual:
     """
 
     labels: TwoNormals | None
-    confusion: Vector
+    confusion: Confusion
     doubts: TwoNormals | None
     doubt: tuple[float, float]
     confidence: float
@@ -148,19 +171,13 @@ class Verdicts:
         return Verdicts(**{name: getattr(self, name)[rows] for name in names}, usual=self.usual)
 
 
-def judge(findings: Findings, given: Labels, classes: int) -> Verdicts:
-    """Verdicts on the samples of a training run.
-
-    Args:
-        findings: what the ledger says.
-        given: the given labels, ``(N,)``.
-        classes: number of classes of the task.
-    """
+def judge(findings: Findings, given: Labels) -> Verdicts:
+    """Verdicts on the samples of a training run, from the ledger and the given labels ``(N,)``."""
     seen = findings.visits > 0
     if not seen.any():
         raise UserError("Training has not seen a single sample yet, so there is nothing to audit.")
     labels = _label_heaps(findings.part(seen))
-    confusion = systematic_confusion(findings, given, classes)
+    confusion = systematic_confusion(findings, given)
     p_clean = _p_clean(findings, given, labels, confusion)
     suspect = seen & (p_clean < 0.5)
     believed = seen & ~suspect if (seen & ~suspect).any() else seen
@@ -206,18 +223,30 @@ def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
     )
 
 
-def systematic_confusion(findings: Findings, given: Labels, classes: int) -> Vector:
-    """How much each class stands out among the rivals of each label, ``(classes, classes)``.
+def systematic_confusion(findings: Findings, given: Labels) -> Confusion:
+    """How much each class stands out among the rivals of each label.
 
-    0 for a rival like others; 1 for one that all samples of a label lose to.
+    0 for a rival like others; 1 for one that all samples of a label lose to. Only pairs that occur
+    are kept: ten thousand classes have a hundred million.
     """
     behind = (findings.rival >= 0) & (findings.rival_share > findings.label_share)
-    pair = given[behind] * classes + findings.rival[behind]
-    counts = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
-    share = counts / (counts.sum(axis=1, keepdims=True) + ADDED)
-    runner_up = np.sort(share, axis=1)[:, -2:-1] if classes > 1 else 0.0
-    stands_out: Vector = np.maximum(0, share - STANDS_OUT * runner_up) * share
-    return stands_out
+    pairs, counts = np.unique(_pair(given, findings.rival)[behind], return_counts=True)
+    label = pairs // PAIR
+    total = np.bincount(label, weights=counts)[label] if len(pairs) else counts
+    share = counts / (total + ADDED)
+    # Within each label the largest share comes last, and the one before it is its runner-up.
+    order = np.lexsort([share, label])
+    following = np.append(label[order][1:] != label[order][:-1], True)
+    before = np.append([0.0], share[order][:-1])
+    before[np.append([True], following[:-1])] = 0.0
+    stands_out = np.zeros(len(pairs))
+    stands_out[order] = np.where(following, np.maximum(0, share[order] - STANDS_OUT * before), 0)
+    return Confusion(pairs, stands_out * share)
+
+
+def _pair(given: Labels, rival: Vector) -> Labels:
+    """A number for each pair of a label and a class."""
+    return given.astype(np.int64) * PAIR + rival
 
 
 def _label_heaps(findings: Findings) -> TwoNormals | None:
@@ -229,11 +258,11 @@ def _label_heaps(findings: Findings) -> TwoNormals | None:
 
 
 def _p_clean(
-    findings: Findings, given: Labels, labels: TwoNormals | None, confusion: Vector
+    findings: Findings, given: Labels, labels: TwoNormals | None, confusion: Confusion
 ) -> Vector:
-    lost = confusion[given, np.maximum(findings.rival, 0)] * findings.rival_share
+    lost = confusion.of(given, findings.rival) * findings.rival_share
     odds = LEAD * findings.lead if labels is None else labels.log_odds(logit(findings.support))
-    return sigmoid(odds - SYSTEMATIC * np.where(findings.rival >= 0, lost, 0))
+    return sigmoid(odds - SYSTEMATIC * lost)
 
 
 def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:

@@ -114,7 +114,7 @@ class _Work:
         trainer = self._train(self.config, self.source, self.scratch, self.title)
         begun = time.monotonic()
         findings = Findings.of(trainer.program.ledger.arrays())
-        verdicts = judge(findings, self.source.given, self.source.closed)
+        verdicts = judge(findings, self.source.given)
         spent = time.monotonic() - begun
         scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
         measures = measure(*scores, self.source.true, self.source.kind)
