@@ -115,7 +115,7 @@ def test_a_rival_stands_out_by_its_share_of_a_label(made: Made) -> None:
     given = np.zeros(30, dtype=int)
     confusion = systematic_confusion(findings, given)
     # Ten more in every share: 20/40 and 5/40.
-    weight = (20 / 40 - 1.5 * 5 / 40) * 20 / 40
+    weight = (20 / 40 - 2 * 5 / 40) * 20 / 40
     asked = [(0, 1), (0, 2), (0, 3), (0, -1), (1, 0), (2, 1)]
     labels, rivals = np.array(asked).T
     np.testing.assert_allclose(confusion.of(labels, rivals), [weight, 0, 0, 0, 0, 0])

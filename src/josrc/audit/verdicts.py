@@ -37,7 +37,7 @@ PAIR = 2**16
 
 # A rival stands out among those of a label if it has this many times the share of the next one;
 # so many samples are added to each label's, lest a single one make a rival.
-STANDS_OUT, ADDED = 1.5, 10
+STANDS_OUT, ADDED = 2.0, 10
 # Log-odds that a label loses to a rival that all samples of that label, at all times, lose to.
 SYSTEMATIC = 100.0
 # Log-odds of a label that is as far ahead as it can be, where there is no heap of wrong labels.
