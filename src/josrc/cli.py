@@ -136,6 +136,17 @@ def resume(
 
 
 @app.command()
+def audit(run: RunArgument, data_root: DataRoot = None) -> None:
+    """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
+    from josrc.audit.folder import verdict_line
+    from josrc.runs import audit as audit_run
+    from josrc.terminal import say
+
+    summary = audit_run(run, data_root=data_root)
+    say(_console(), verdict_line(summary, run / "audit"))
+
+
+@app.command()
 def noise(
     data: Data,
     out: Annotated[Path, typer.Option(help="The npz file to write.")],
@@ -234,7 +245,9 @@ def bench_run(
 
 @bench.command("show")
 def bench_show(
-    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
+    suite: Annotated[
+        str, typer.Argument(help="table1 to table4, ablation, selection, digits or audit.")
+    ],
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
     """Show a table: the paper's number, ours, and the difference."""
@@ -282,6 +295,37 @@ def bench_speed(
     )
 
 
+@bench.command("audit")
+def bench_audit(
+    data: Annotated[
+        list[str] | None, typer.Option(help="cifar80n-o, cifar100n-c (both by default), digits-o.")
+    ] = None,
+    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
+    ] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+    scratch: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs/bench"),
+) -> None:
+    """Compare verdicts with the truth, ours beside cleanlab's."""
+    from josrc.bench.audit import run_audits
+
+    run_audits(
+        data=_names(data),
+        cells=_names(cells),
+        sides=_names(sides),
+        seeds=seeds,
+        options={"epochs": epochs, "data_root": data_root, "device": device},
+        results=results,
+        scratch=scratch,
+        console=_console(),
+    )
+
+
 def _names(options: list[str] | None) -> list[str]:
     """Names given one an option, or several in one with commas."""
     return [name for option in options or [] for name in option.split(",") if name]
@@ -294,6 +338,7 @@ def _console(quiet: bool = False) -> Console:
 
 
 def _report(run: Run, console: Console) -> None:
+    from josrc.audit.folder import verdict_line
     from josrc.terminal import say
 
     summary = run.summary
@@ -301,7 +346,8 @@ def _report(run: Run, console: Console) -> None:
         console,
         f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
         f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
-        f"{summary['best_epoch']}, {summary['seconds_total']:.0f} s.\nRun folder: {run.path}",
+        f"{summary['best_epoch']}, {summary['seconds_total']:.0f} s.\n"
+        f"{verdict_line(run.audit, run.path / 'audit')}\nRun folder: {run.path}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from josrc.audit.folder import read_ledger, write_audit
 from josrc.config import RunConfig, Values, merge, nested, resolve
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
@@ -68,6 +70,12 @@ class Run:
     def metrics(self) -> list[Row]:
         """A mapping an epoch, with the columns of ``metrics.csv``."""
         return RunFolder(self.path).read_metrics()
+
+    @property
+    def audit(self) -> dict[str, Any]:
+        """The content of ``audit/summary.json``."""
+        summary: dict[str, Any] = json.loads((self.path / "audit" / "summary.json").read_text())
+        return summary
 
 
 def configure(
@@ -185,7 +193,31 @@ def complete(trainer: Trainer) -> Run:
     """Show what the network will see, then train to the end."""
     folder = trainer.folder
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
-    return Run(folder.path, trainer.config, trainer.run())
+    summary = trainer.run()
+    write_audit(folder.audit, trainer.program.ledger.arrays(), trainer.source)
+    return Run(folder.path, trainer.config, summary)
+
+
+def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str, Any]:
+    """Write the verdicts on the samples of a run, finished or not.
+
+    Args:
+        path: the run folder.
+        data_root: where the data is now, if it has moved.
+
+    Returns:
+        The content of ``audit/summary.json``.
+    """
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    if not folder.checkpoint.is_file():
+        raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
+    if data_root is not None:
+        data = config.data.model_copy(update={"root": Path(data_root)})
+        config = config.model_copy(update={"data": data})
+    with folder.locked():
+        ledger = read_ledger(folder.checkpoint)
+        return write_audit(folder.audit, ledger, _source_of(folder, config))
 
 
 def listeners(

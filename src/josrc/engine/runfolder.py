@@ -37,9 +37,19 @@ OWN_NAMES = {
     "checkpoint",
     "weights",
     "plots",
+    "audit",
     ".lock",
 }
-PACKAGES = ("torch", "torchvision", "timm", "numpy", "safetensors", "pydantic", "scikit-learn")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "numpy",
+    "safetensors",
+    "pydantic",
+    "scikit-learn",
+    "cleanlab",
+)
 
 
 class RunFolder:
@@ -55,6 +65,7 @@ class RunFolder:
         self.last = path / "weights" / "last.safetensors"
         self.best = path / "weights" / "best.safetensors"
         self.plots = path / "plots"
+        self.audit = path / "audit"
 
     def create(self, config: RunConfig, source: Source, device: torch.device) -> None:
         """Write what is known before training; the configuration last, as it makes a run of it."""
