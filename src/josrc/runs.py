@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console, RenderableType
+from rich.progress import Progress
 
 from josrc.config import RunConfig, Values, merge, nested, resolve
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
-from josrc.data.source import Source, check_name, load_source
-from josrc.engine.events import Listener, create_progress
+from josrc.data.source import Source, check_name, is_own, load_source
+from josrc.engine.device import choose_device
+from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
@@ -38,6 +41,13 @@ OPTIONS = {
     "seed": "seed",
     "device": "device",
     "engine": "engine",
+    "test": "data.test",
+    "val": "data.val",
+    "path_column": "data.path_column",
+    "label_column": "data.label_column",
+    "allow_outside": "data.allow_outside",
+    "allow_skipped": "data.allow_skipped",
+    "workers": "data.workers",
 }
 
 
@@ -78,6 +88,17 @@ def configure(
     **options: Any,
 ) -> RunConfig:
     """The configuration of a run; options that are none keep what recipe and layers say."""
+    return plan(data, recipe=recipe, layers=layers, **options)[0]
+
+
+def plan(
+    data: str,
+    *,
+    recipe: str | None = None,
+    layers: Sequence[Mapping[str, Any]] = (),
+    **options: Any,
+) -> tuple[RunConfig, Source | None]:
+    """The configuration of a run, and own images already opened: their number decides settings."""
     check_name(data)
     chosen: Values = {}
     for name, value in options.items():
@@ -85,7 +106,15 @@ def configure(
             raise UserError(f"Unknown option '{name}'. Known: {', '.join(OPTIONS)}.")
         if value is not None:
             chosen = merge(chosen, nested(OPTIONS[name], value))
-    return resolve(data, recipe, [*layers, chosen])
+    layers = [*layers, chosen]
+    if not is_own(data):
+        return resolve(data, recipe, layers), None
+    from josrc.sizing import sized_values
+
+    name = data if data.startswith("hf:") else str(Path(data).expanduser().absolute())
+    first = resolve(name, recipe, layers, base={})
+    source = load_source(first.data)
+    return resolve(name, recipe, layers, base=sized_values(source, first.model)), source
 
 
 def train(
@@ -113,27 +142,40 @@ def train(
         The finished run.
     """
     layers = [nested(key, value) for key, value in (settings or {}).items()]
-    config = configure(data, recipe=recipe, layers=layers, **options)
-    console = Terminal(quiet=quiet)
-    return start(config, Path(out) if out else None, overwrite=overwrite, console=console)
+    config, source = plan(data, recipe=recipe, layers=layers, **options)
+    console, folder = Terminal(quiet=quiet), Path(out) if out else None
+    return start(config, folder, overwrite=overwrite, console=console, source=source)
 
 
 def settled(config: RunConfig, source: Source) -> RunConfig:
     """The configuration with what its method takes from the data."""
-    rate = float((source.kind != CLEAN).mean())
+    rate = None if source.kind is None else float((source.kind != CLEAN).mean())
     return config.model_copy(update={"method": config.method.settled(rate)})
 
 
-def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, console: Console) -> Run:
-    """Begin a run."""
-    source = load_source(config.data)
-    config = settled(config, source)
+def start(
+    config: RunConfig,
+    out: Path | None,
+    *,
+    overwrite: bool = False,
+    console: Console,
+    source: Source | None = None,
+) -> Run:
+    """Begin a run; ``source`` is its data, where that is already open."""
+    source = load_source(config.data) if source is None else source
     folder = prepare_folder(out, config, overwrite)
+    if is_own(config.data.name):
+        source = prepared(source, config, console)
+    config = settled(config, source)
     trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
     with folder.locked():
         folder.clear()
         folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
+        if is_own(config.data.name):
+            from josrc.sizing import describe
+
+            say(console, describe(trainer.program, config, source))
         return complete(trainer)
 
 
@@ -164,15 +206,51 @@ def resume(
     if device is not None:
         config = config.model_copy(update={"device": device})
     with folder.locked():
-        source = _source_of(folder, config)
+        source = _source_of(folder, config, console)
         hearing = listeners(folder, console, config.method.name)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
 
 
-def _source_of(folder: RunFolder, config: RunConfig) -> Source:
+def prepared(
+    source: Source, config: RunConfig, console: Console, known: Sequence[str] | None = None
+) -> Source:
+    """Own images, opened before, checked and decoded for a run.
+
+    Args:
+        source: the opened images.
+        config: the run's.
+        console: shows how far it is.
+        known: files that were skipped when the run began.
+    """
+    from josrc.data.own import available_memory, prepare_source
+    from josrc.engine.program import create_method
+
+    device = choose_device(config.device)
+    free = available_memory()
+    if device.type == "cuda":
+        free = min(free, torch.cuda.mem_get_info(device)[0])
+    if known is None:
+        # A wrong model or weights that don't fit are told before a million files are read.
+        create_method(settled(config, source), source)
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("Reading images", total=None)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return prepare_source(source, config, free_memory=free, known=known, progress=progress)
+
+
+def _source_of(folder: RunFolder, config: RunConfig, console: Console) -> Source:
     """A run's data with the labels it began with, whatever became of where they came from."""
+    if is_own(config.data.name):
+        labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
+        data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
+        source = load_source(data)
+        known = folder.read_skipped()
+        return prepared(source, config.model_copy(update={"data": data}), console, known)
     if not folder.noise.is_file():
         source = load_source(config.data)
         write_noise_file(folder.noise, source.given, source.true, source.kind)
@@ -193,13 +271,18 @@ def listeners(
 ) -> list[Listener]:
     """Who hears of a run: its pictures, and its progress on a console, below that of its suite."""
     pictures: list[Listener] = [Pictures(folder)]
-    return pictures if console.quiet else [create_progress(console, title, above), *pictures]
+    if console.quiet:
+        return pictures
+    progress = create_progress(console, title, above)
+    return [progress, TimeEstimate(progress), *pictures]
 
 
 def _introduce(source: Source, folder: RunFolder, console: Console) -> None:
+    test = "no" if source.test_images is None else f"{len(source.test_images):,}"
+    held = "" if source.val is None else f"{len(source.val):,} held out, "
     say(
         console,
-        f"{source.name}: {len(source):,} training images of {source.closed} classes, "
-        f"{len(source.test_images):,} test images; {source.noise_summary()}.\n"
+        f"{source.name}: {len(source):,} training images of {source.closed} classes, {held}"
+        f"{test} test images; {source.noise_summary()}.\n"
         f"Run folder: {folder.path}",
     )

@@ -32,19 +32,35 @@ UNREADABLE = (
 )
 
 
-def write_noise_file(path: Path, given: Labels, true: Labels, kind: NDArray[np.int8]) -> None:
-    """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD)."""
+def write_noise_file(
+    path: Path, given: Labels, true: Labels | None, kind: NDArray[np.int8] | None
+) -> None:
+    """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD).
+
+    Where the truth is unknown the file holds ``given`` alone.
+    """
+    arrays: dict[str, Any] = {"given": given}
+    if true is not None:
+        arrays |= {"true": true, "kind": kind}
     with replacing(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, given=given, true=true, kind=kind)
+        np.savez_compressed(file, **arrays)
 
 
-def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Labels:
+def read_truth(path: Path) -> Labels | None:
+    """The true labels of a noise file that can be read; none where it holds none."""
+    return _read_npz(path, ())[1] if path.suffix.lower() == ".npz" else None
+
+
+def read_label_file(
+    path: Path, true: Labels | None, class_names: Sequence[str], samples: int | None = None
+) -> Labels:
     """Given labels from a file, checked against the data they are meant for.
 
     Args:
         path: ``.npz`` with an array ``given``, ``.npy`` with one vector, or ``.csv``.
-        true: the true classes of the data, in data order.
+        true: the true classes of the data, in data order; none where nobody knows.
         class_names: names of the classes of the task; a CSV may hold names or numbers.
+        samples: how many labels there must be, where ``true`` does not say.
     """
     if not path.is_file():
         raise UserError(f"Label file {path} does not exist.")
@@ -56,8 +72,9 @@ def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Lab
         values, file_true = readers[suffix](path, class_names)
     except UNREADABLE as error:
         raise UserError(f"{path} can't be read as labels: {error}") from None
-    given = _checked(path, values, len(true), len(class_names))
-    if file_true is not None and not np.array_equal(file_true, true):
+    length = samples if true is None else len(true)
+    given = _checked(path, values, len(values) if length is None else length, len(class_names))
+    if true is not None and file_true is not None and not np.array_equal(file_true, true):
         raise UserError(f"{path} was made for other data: its true labels differ from this data's.")
     return given
 

@@ -1,0 +1,315 @@
+"""A person's own images as a source: opened, checked before any training, kept in memory or not."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from josrc.config import DataConfig, RunConfig
+from josrc.data.files import ImageFiles, Index
+from josrc.data.noise import Labels
+from josrc.data.source import Pixels, Source, with_noise
+from josrc.data.table import TEST, TRAIN, VAL, Table, read_table
+from josrc.errors import UserError, closest
+
+# More skipped files than this share are a mistake somewhere, and not a few bad files.
+MOST_SKIPPED = 0.05
+# A tile is so much larger than what a network sees of it, as 256 pixels are to a crop of 224.
+TILE = 8 / 7
+# Tiles stay in memory up to this size, and up to this share of what is free.
+MOST_RESIDENT, RESIDENT_SHARE = 8 * 2**30, 0.25
+SPLIT_SEED = 0
+GROUP = 32
+
+Skipped = tuple[tuple[str, str], ...]
+Progress = Callable[[int, int], None]
+
+
+def open_source(config: DataConfig) -> Source:
+    """What a path or a hub data set holds; no image is decoded yet."""
+    table = read_table(config.name, config)
+    skipped = _unusable(table)
+    usable = table.labels >= 0
+    split = _held_out(table, config.val) if config.val else table.split
+    train, val, test = (np.flatnonzero(usable & (split == part)) for part in (TRAIN, VAL, TEST))
+    source = _checked_classes(_part(config.name, table, train), train.size)
+    held = _part(config.name, table, val) if val.size else None
+    testing: Table | None = table
+    if config.test is not None:
+        testing = read_table(str(config.test), config)
+        skipped += _unusable(testing)
+        test = np.flatnonzero(testing.labels >= 0)
+        if not test.size:
+            raise UserError(f"{config.test} holds no labelled image to test on.")
+    elif not test.size:
+        testing = None
+    source = _only_classes_of_training(source, held, testing, test)
+    return replace(source, skipped=skipped)
+
+
+def _part(name: str, table: Table, index: Index) -> Source:
+    whole = len(index) == len(table.ids)  # a million strings need not be copied
+    images = table.images if whole else table.images.take(index)
+    return Source(
+        name=name,
+        images=images,
+        given=table.labels[index],
+        class_names=table.class_names,
+        closed=len(table.class_names),
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+        files=images,
+        sample_ids=table.ids if whole else table.ids.take(index),
+    )
+
+
+def _unusable(table: Table) -> Skipped:
+    """Rows of a manifest that name no image or no class."""
+    found = []
+    for index in np.flatnonzero(table.labels < 0):
+        found.append((table.images.location(int(index)), "it has no label"))
+    return tuple(found)
+
+
+def _held_out(table: Table, share: float) -> Labels:
+    """The split with a stratified share of every class's training images held out."""
+    split = table.split.copy()
+    index = np.flatnonzero((table.labels >= 0) & (split == TRAIN))
+    index = np.random.default_rng(SPLIT_SEED).permutation(index)
+    index = index[np.argsort(table.labels[index], kind="stable")]
+    labels = table.labels[index]
+    counts = np.bincount(labels, minlength=len(table.class_names))
+    rank = np.arange(len(index)) - (np.cumsum(counts) - counts)[labels]
+    wanted = np.minimum(np.round(share * counts), np.maximum(counts - 1, 0))
+    split[index[rank < wanted[labels]]] = VAL
+    return split
+
+
+def _checked_classes(source: Source, samples: int) -> Source:
+    if samples == 0:
+        raise UserError(f"{source.name} holds no labelled image to train on.")
+    found = np.unique(source.given)
+    if len(found) < 2:
+        only = source.class_names[int(found[0])]
+        raise UserError(
+            f"{source.name}: all images are of one class, '{only}'. A classifier needs two or more."
+        )
+    return source
+
+
+def _only_classes_of_training(
+    source: Source, held: Source | None, testing: Table | None, test: Index
+) -> Source:
+    """All parts with the classes that training knows, numbered anew."""
+    present = np.unique(source.given)
+    names = [source.class_names[number] for number in present]
+    place = {name: number for number, name in enumerate(names)}
+
+    def translate(labels: Labels, class_names: Sequence[str], what: str) -> Labels:
+        used = np.unique(labels)
+        for number in used:
+            if class_names[number] not in place:
+                raise UserError(
+                    f"{source.name}: {what} of class '{class_names[number]}', which no training "
+                    f"image has.{closest(class_names[number], names)}"
+                )
+        numbers = np.array([place.get(name, -1) for name in class_names], dtype=np.int64)
+        return numbers[labels]
+
+    known: dict[str, Any] = {"class_names": names, "closed": len(names)}
+    if held is not None:
+        given = translate(held.given, held.class_names, "held-out images are")
+        known["val"] = replace(held, given=given, class_names=names, closed=len(names))
+    if testing is not None:
+        labels = translate(testing.labels[test], testing.class_names, "test images are")
+        whole = len(test) == len(testing.ids)
+        known["test_images"] = testing.images if whole else testing.images.take(test)
+        known["test_labels"] = labels
+    given = translate(source.given, source.class_names, "images are")
+    return replace(source, given=given, **known)
+
+
+# --- before training -----------------------------------------------------------------------------
+
+
+def prepare_source(
+    source: Source,
+    config: RunConfig,
+    *,
+    free_memory: int,
+    known: Collection[str] | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Source:
+    """An opened source whose images are all sound, in memory where they fit.
+
+    Every file is decoded here once, by the code that training decodes with. A look at the headers
+    would be cheaper, but finds neither a truncated file nor a damaged one, and whichever is met
+    later ends a training that may have gone on for days. One epoch of decoding is what it costs;
+    where images stay in memory it is the only one.
+
+    Args:
+        source: from ``open_source``.
+        config: the run's; it names the model, whose image size the tiles follow.
+        free_memory: bytes that are free where the images would be kept.
+        known: files that were skipped when the run began; then none is looked for again.
+        progress: told how many images are done, and of how many.
+    """
+    from josrc.models.factory import expected_images
+
+    size, mean, std = expected_images(config.model.name)
+    size = config.model.image_size or size
+    parts = _parts(source, round(size * TILE), known or ())
+    total = sum(len(images) for images, _ in parts.values())
+    resident = config.data.resident
+    if resident is None:
+        needed = total * round(size * TILE) ** 2 * 3
+        resident = needed <= min(MOST_RESIDENT, RESIDENT_SHARE * free_memory)
+    skipped, done = list(source.skipped or ()), 0
+    kept: dict[str, tuple[Pixels | ImageFiles, Index]] = {}
+    for part, (images, index) in parts.items():
+        if known is not None and not resident:
+            kept[part] = images, index
+            continue
+        so_far = partial(_forward, progress, done, total)
+        pixels, sound, faults = _decode(images, config.data.workers, resident, so_far)
+        done += len(images)
+        skipped += [(images.location(place), reason) for place, reason in faults]
+        files = images if len(sound) == len(images) else images.take(sound)
+        kept[part] = (files if pixels is None else pixels), index[sound]
+        if known is not None and faults:
+            place, reason = faults[0]
+            raise UserError(f"{images.location(place)} could be read before: now {reason}.")
+    if known is None:
+        _check_share(skipped, total + len(source.skipped or ()), config.data.allow_skipped, source)
+    else:
+        skipped = [*skipped, *((p, r) for p, r in _known_pairs(known, skipped))]
+    prepared = _rebuild(source, kept, crop=size, mean=mean, std=std, skipped=tuple(skipped))
+    return with_noise(prepared, config.data)
+
+
+def _forward(progress: Progress, before: int, total: int, seen: int) -> None:
+    progress(before + seen, total)
+
+
+def _known_pairs(known: Collection[str], listed: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    there = {path for path, _ in listed}
+    return [(path, "skipped when the run began") for path in known if path not in there]
+
+
+def _parts(
+    source: Source, tile: int, without: Collection[str]
+) -> dict[str, tuple[ImageFiles, Index]]:
+    """Files of training, held-out and test images, and which of the opened ones they are."""
+    held = source.val.images if source.val is not None else None
+    every = {"train": source.images, "val": held, "test": source.test_images}
+    parts, dropped = {}, set(without)
+    for name, images in every.items():
+        if not isinstance(images, ImageFiles):
+            continue
+        index = np.arange(len(images))
+        if dropped:
+            sound = [i for i in range(len(images)) if images.location(i) not in dropped]
+            index = np.array(sound, dtype=np.int64)
+        files = images if len(index) == len(images) else images.take(index)
+        parts[name] = files.with_tile(tile), index
+    return parts
+
+
+def _decode(
+    images: ImageFiles, workers: int | None, keep: bool, progress: Callable[[int], None]
+) -> tuple[Pixels | None, Index, list[tuple[int, str]]]:
+    """Decode all files: their tiles if they are kept, which ones are sound, and the faults."""
+    from josrc.data.workers import DecodingPool
+
+    pixels = np.empty(images.shape, dtype=np.uint8) if keep else None
+    faults: list[tuple[int, str]] = []
+    filled = seen = 0
+    groups = [np.arange(s, min(s + GROUP, len(images))) for s in range(0, len(images), GROUP)]
+    for group, (tiles, bad) in zip(
+        groups, DecodingPool(images, workers, keep=keep).decode(groups), strict=True
+    ):
+        faults += bad
+        if pixels is not None:
+            good = ~np.isin(group, [place for place, _ in bad])
+            count = int(good.sum())
+            pixels[filled : filled + count] = tiles.numpy()[good]
+            filled += count
+        seen += len(group)
+        progress(seen)
+    sound = np.setdiff1d(np.arange(len(images)), [place for place, _ in faults])
+    return (None if pixels is None else pixels[:filled]), sound.astype(np.int64), faults
+
+
+def _check_share(skipped: list[tuple[str, str]], total: int, allowed: bool, source: Source) -> None:
+    if len(skipped) == total:
+        raise UserError(f"{source.name} holds no image.\n{_examples(skipped)}")
+    if allowed or len(skipped) <= MOST_SKIPPED * total:
+        return
+    raise UserError(
+        f"{len(skipped):,} of {total:,} files give no image, more than {MOST_SKIPPED:.0%}.\n"
+        f"{_examples(skipped)}\nTo train on the others: --allow-skipped."
+    )
+
+
+def _examples(skipped: list[tuple[str, str]]) -> str:
+    lines = []
+    for reason, count in Counter(reason for _, reason in skipped).most_common(5):
+        path = next(path for path, why in skipped if why == reason)
+        lines.append(f"  {count:,} times: {reason}, as {path}")
+    return "\n".join(lines)
+
+
+def _rebuild(
+    source: Source, kept: dict[str, tuple[Pixels | ImageFiles, Index]], **changes: Any
+) -> Source:
+    """The source with what is left of each of its parts."""
+    images, index = kept["train"]
+    lost = np.setdiff1d(np.arange(source.closed), source.given[index])
+    if lost.size:
+        name = source.class_names[int(lost[0])]
+        raise UserError(
+            f"{source.name}: no image of class '{name}' can be read. Mend its files, or leave the "
+            "class out."
+        )
+    train = replace(take(source, index), images=images, **changes)
+    val, test = source.val, kept.get("test")
+    if val is not None:
+        images, index = kept["val"]
+        train = replace(train, val=replace(take(val, index), images=images, crop=train.crop))
+    if test is not None:
+        assert source.test_labels is not None
+        train = replace(train, test_images=test[0], test_labels=source.test_labels[test[1]])
+    return train
+
+
+def take(source: Source, index: Index) -> Source:
+    """Some of the samples of an opened source."""
+    assert source.files is not None
+    if len(index) == len(source):
+        return source
+    ids = source.ids
+    files = source.files.take(index)
+    return replace(
+        source,
+        images=files,
+        files=files,
+        given=source.given[index],
+        sample_ids=ids.take(index) if hasattr(ids, "take") else [ids[int(i)] for i in index],
+    )
+
+
+def available_memory() -> int:
+    """Bytes of memory that programs may still take."""
+    information = Path("/proc/meminfo")
+    if information.is_file():
+        for line in information.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
