@@ -234,7 +234,9 @@ def prepared(
     if known is None:
         # A wrong model or weights that don't fit are told before a million files are read.
         create_method(settled(config, source), source)
-    with Progress(console=console, transient=True) as bar:
+    say(console, f"Reading {len(source):,} images ...")
+    hidden = console.quiet or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("Reading images", total=None)
 
         def progress(done: int, total: int) -> None:

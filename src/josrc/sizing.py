@@ -18,7 +18,7 @@ from josrc.models.factory import expected_images
 from josrc.selection import clean_likelihood
 
 # P_clean of an undecided prediction with the paper's smoothing of 0.6 and 100 classes.
-UNDECIDED = 0.79
+UNDECIDED = 0.795
 LOOKED_AT = 32
 
 
@@ -112,7 +112,7 @@ def describe(program: Program, config: RunConfig, source: Source) -> str:
     """Classes, skipped files, settings and memory, in a few lines."""
     lines = [describe_classes(source)]
     if source.skipped:
-        lines.append(f"Skipped: {len(source.skipped):,} files that give no image, see skipped.csv.")
+        lines.append(f"Files skipped, see skipped.csv: {len(source.skipped):,}.")
     lines += [describe_settings(config), describe_memory(program, config, source)]
     if config.model.name == "cnn7" and typical_side(source) > 2 * source.size[0]:
         lines.append(

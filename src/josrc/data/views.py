@@ -52,7 +52,7 @@ class WeakView:
         left = (draws[:, 1] * (tiles.shape[2] - width + 1)).long()
         columns = along.expand(len(index), -1)
         if self.flip:
-            columns = torch.where(draws[:, 2:] < 0.5, along.flip(0), along)
+            columns = torch.where(draws[:, 2:3] < 0.5, along.flip(0), along)
         rows = top[:, None] + down
         columns = left[:, None] + columns
         views = tiles[index[:, None, None], rows[:, :, None], columns[:, None, :]]
