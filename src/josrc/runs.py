@@ -276,7 +276,9 @@ def listeners(
     if console.quiet:
         return pictures
     progress = create_progress(console, title, above)
-    return [progress, TimeEstimate(progress), *pictures]
+    # A suite tells the time by itself.
+    estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
+    return [progress, *estimate, *pictures]
 
 
 def _introduce(source: Source, folder: RunFolder, console: Console) -> None:

@@ -95,11 +95,15 @@ def test_numbers_are_classes_in_the_order_of_numbers(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_label_are_skipped_and_told(tmp_path: Path) -> None:
-    (tmp_path / "m.csv").write_text("path,label\na,cat\nb,\nc,dog\nd\n")
+    (tmp_path / "m.csv").write_text("path,label\na,cat\nb,\nc,dog\nd\n,dog\n,cat\n")
     source = opened(tmp_path / "m.csv")
     assert list(source.ids) == ["a", "c"]
-    expected = tuple((str(tmp_path / name), "it has no label") for name in ("b", "d"))
-    assert source.skipped == expected
+    assert source.skipped == (
+        (str(tmp_path / "b"), "it has no label"),
+        (str(tmp_path / "d"), "it has no label"),
+        (f"{tmp_path}/", "its row names no file"),
+        (f"{tmp_path}/", "its row names no file"),
+    )
 
 
 def test_a_folder_of_class_folders(tmp_path: Path) -> None:

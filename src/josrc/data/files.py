@@ -67,8 +67,11 @@ class Strings(Lookup):
 
     def take(self, index: Index) -> Strings:
         """Some of them, in the order of ``index``."""
-        parts = [self._raw(int(place)) for place in index]
-        return Strings(b"".join(parts), np.cumsum([len(p) for p in parts], dtype=np.int64))
+        block, ends = bytearray(), array("q")
+        for place in index.tolist():
+            block += self._raw(place)
+            ends.append(len(block))
+        return Strings(bytes(block), np.array(ends, dtype=np.int64))
 
     def duplicate(self) -> tuple[int, int] | None:
         """Places of two equal strings, if there are any."""
@@ -143,8 +146,8 @@ class HubImages(ImageFiles):
     index: Index | None = None
 
     def location(self, index: int) -> str:
-        """The file a row came from, where it says so."""
-        return str(self._cell(index).get("path") or "")
+        """The split and the row there: the file it came from may be anybody's."""
+        return self.names[index]
 
     def content(self, index: int) -> Content:
         """The bytes in the row, or the file it names."""

@@ -124,7 +124,8 @@ class ResidentLoader(Loader):
         assert not isinstance(source.images, ImageFiles)
         tiles = torch.from_numpy(source.images).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
-        self.tiles = F.pad(tiles, (0, 0, view.pad, view.pad, view.pad, view.pad))
+        pad = view.pad
+        self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
 
     def _tile_of(self, index: Tensor) -> Tensor:
         return index
@@ -153,7 +154,8 @@ class StreamingLoader(Loader):
         side = self.images.tile + 2 * view.pad
         most = batch_size + 1  # a single left-over sample joins the batch before it
         self.tiles = torch.zeros(most, side, side, 3, dtype=torch.uint8, device=device)
-        self.pool = DecodingPool(self.images, workers, pin=device.type == "cuda")
+        pin = device.type == "cuda"
+        self.pool = DecodingPool(self.images, workers, batch_size, pin=pin)
         self.coming: Iterator[tuple[Tensor, Faults]] = iter(())
 
     def _expect(self, order: Tensor, position: int) -> None:
@@ -209,7 +211,8 @@ class EvaluationSet:
         self.chunk = min(MOST_EVALUATED, max(32, MOST_EVALUATED * 32 * 32 // pixels))
         self.tiles: Tensor | None = None
         if isinstance(images, ImageFiles):
-            self.pool = DecodingPool(images, workers, pin=device.type == "cuda")
+            pin = device.type == "cuda"
+            self.pool = DecodingPool(images, workers, self.chunk, pin=pin)
         else:
             self.tiles = torch.from_numpy(images).to(device)
 

@@ -74,7 +74,9 @@ def _unusable(table: Table) -> Skipped:
     """Rows of a manifest that name no image or no class."""
     found = []
     for index in np.flatnonzero(table.labels < 0):
-        found.append((table.images.location(int(index)), "it has no label"))
+        named = bool(table.images.names[int(index)])
+        reason = "it has no label" if named else "its row names no file"
+        found.append((table.images.location(int(index)), reason))
     return tuple(found)
 
 
@@ -233,7 +235,7 @@ def _decode(
     filled = seen = 0
     groups = [np.arange(s, min(s + GROUP, len(images))) for s in range(0, len(images), GROUP)]
     for group, (tiles, bad) in zip(
-        groups, DecodingPool(images, workers, keep=keep).decode(groups), strict=True
+        groups, DecodingPool(images, workers, GROUP, keep=keep).decode(groups), strict=True
     ):
         faults += bad
         if pixels is not None:

@@ -122,7 +122,9 @@ class Builder:
         """All of them."""
         labels, names = self.labelled()
         paths = Strings(bytes(self.names), np.array(self.name_ends, dtype=np.int64))
-        ids = Strings(bytes(self.ids), np.array(self.id_ends, dtype=np.int64))
+        ids = paths
+        if self.ids != self.names or self.id_ends != self.name_ends:
+            ids = Strings(bytes(self.ids), np.array(self.id_ends, dtype=np.int64))
         split = np.array(self.split, dtype=np.int64)
         return Table(ImageFiles(paths, root), labels, names, ids, split)
 
@@ -185,7 +187,9 @@ def _add(
     place = SPLITS.get((split or "").lower())
     if place is None:
         raise UserError(f"{path}, image {number:,}: split '{split}' is not train, val or test.")
-    name = name or ""
+    if name is None:
+        found.add("", None, sample_id or f"row {number}", place)
+        return
     if not allow_outside and (name.startswith("/") or ".." in name) and _outside(root, name):
         raise UserError(
             f"{path}, image {number:,}: {name} lies outside of {root}. If that is meant: "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,6 +18,8 @@ from josrc.data.files import ImageFiles, Index
 MOST_WORKERS = 16
 # A worker takes longer to start than it needs to decode this many small images.
 ALONE = 64
+# Groups that each process decodes ahead.
+PREFETCHED = 2
 # Places of images in their data set that could not be decoded, and why.
 Faults = list[tuple[int, str]]
 
@@ -66,9 +70,25 @@ class DecodingPool:
     """
 
     def __init__(
-        self, images: ImageFiles, workers: int | None, *, keep: bool = True, pin: bool = False
+        self,
+        images: ImageFiles,
+        workers: int | None,
+        group: int,
+        *,
+        keep: bool = True,
+        pin: bool = False,
     ) -> None:
+        """Set up; the processes start with the first walk.
+
+        Args:
+            images: the files.
+            workers: how many processes; none: one a core; 0: this process decodes.
+            group: images in a group, or about so many.
+            keep: hand the tiles back; without, only the faults.
+            pin: put them where a GPU can fetch them by itself.
+        """
         count = default_workers(len(images)) if workers is None else workers
+        count = min(count, most_workers(group * images.tile**2 * 3))
         self.groups = Groups()
         self.loader = DataLoader(
             Decoder(images, keep),
@@ -76,6 +96,7 @@ class DecodingPool:
             sampler=self.groups,
             num_workers=count,
             persistent_workers=count > 0,
+            prefetch_factor=PREFETCHED if count else None,
             worker_init_fn=_start_worker,
             pin_memory=pin,
         )
@@ -90,6 +111,14 @@ def default_workers(images: int) -> int:
     """A process a core, none where there is hardly anything to do."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return 0 if images < ALONE else min(cores or 1, MOST_WORKERS)
+
+
+def most_workers(group_bytes: int) -> int:
+    """For how many processes there is shared memory: a container may have next to none."""
+    shared = Path("/dev/shm")
+    if not shared.is_dir():
+        return MOST_WORKERS
+    return shutil.disk_usage(shared).free // max(1, (PREFETCHED + 1) * group_bytes)
 
 
 def _start_worker(number: int) -> None:
