@@ -315,6 +315,29 @@ def bench_speed(
     )
 
 
+@bench.command("loader")
+def bench_loader(
+    images: Annotated[int, typer.Option(min=2, help="JPEGs of each size, made for it.")] = 512,
+    epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
+    device: Device = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+) -> None:
+    """Time reading images from files: torchvision's folder and loader, and josrc's."""
+    from josrc.bench.loader import run_loader
+
+    run_loader(
+        images=images,
+        epochs=epochs,
+        batch_size=batch_size,
+        workers=workers,
+        device_name_wanted=device,
+        results=results,
+        console=_console(),
+    )
+
+
 def _names(options: list[str] | None) -> list[str]:
     """Names given one an option, or several in one with commas."""
     return [name for option in options or [] for name in option.split(",") if name]

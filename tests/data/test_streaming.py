@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+import josrc
 from josrc.config import DataConfig, RunConfig, ViewConfig
 from josrc.data.loaders import Batch, EvaluationSet, Loader, ResidentLoader, create_loader
 from josrc.data.own import open_source, prepare_source
@@ -199,3 +200,16 @@ def test_memory_does_not_grow_from_epoch_to_epoch(folder: Path) -> None:
 
     before = run(range(5))
     assert run(range(5, 40)) - before < 4096, "kilobytes"
+
+
+@pytest.mark.gpu
+def test_a_captured_step_reads_each_batch_of_files(folder: Path, tmp_path: Path) -> None:
+    options = {"epochs": 6, "batch_size": 8, "engine": "captured", "method": "josrc"}
+    runs = []
+    for resident in (True, False):
+        settings = {"data.resident": resident}
+        out = tmp_path / str(resident)
+        runs.append(josrc.train(str(folder), out=out, settings=settings, **options).metrics)
+    for memory, files in zip(*runs, strict=True):
+        assert files["loss"] == pytest.approx(memory["loss"], rel=0.02)
+        assert abs(files["n_clean"] - memory["n_clean"]) <= 3

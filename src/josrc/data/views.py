@@ -213,7 +213,10 @@ class Normalise:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Float images ``(batch, channels, height, width)``."""
-        images = pixels * self.scale + self.shift
+        # In place, in memory of its own: on a CPU each new tensor of this size costs as much again.
+        images = pixels.to(torch.float32, copy=True)
+        images *= self.scale
+        images += self.shift
         if self.size is not None:
             images = F.interpolate(images, self.size, mode="bilinear", antialias=False)
         return images

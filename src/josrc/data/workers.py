@@ -38,7 +38,7 @@ class Decoder(Dataset[tuple[Tensor, Faults]]):
     def __getitem__(self, group: Index) -> tuple[Tensor, Faults]:
         size = self.images.tile
         tiles = torch.zeros(len(group) if self.keep else 0, size, size, 3, dtype=torch.uint8)
-        faults = []
+        pixels, faults = tiles.numpy(), []
         for place, index in enumerate(group.tolist()):
             try:
                 tile = read_tile(self.images.content(index), size)
@@ -46,7 +46,7 @@ class Decoder(Dataset[tuple[Tensor, Faults]]):
                 faults.append((index, str(error)))
                 continue
             if self.keep:
-                tiles[place] = torch.from_numpy(tile.copy())
+                pixels[place] = tile
         return tiles, faults
 
 
