@@ -101,6 +101,13 @@ def test_views_without_chance_are_the_middle_of_the_tile(folder: Path) -> None:
     streamed = EvaluationSet(files.images, files.given, normalise, files.size, CPU, workers=2)
     for _ in range(2):
         assert torch.equal(torch.cat(list(streamed)), seen)
+    for loader in (loader_of(source), loader_of(files)):
+        loader.begin_epoch(0, 0)
+        parts = list(loader.plain(10))
+        assert torch.equal(torch.cat(parts), seen)
+        assert max(len(part) for part in parts) <= 10
+        loader.prepare(8)  # an epoch that has begun is not disturbed
+        assert torch.equal(loader.fetch(8).index, loader.order[:8])
 
 
 def test_small_sets_stay_in_memory_and_large_ones_do_not(folder: Path) -> None:

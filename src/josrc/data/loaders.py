@@ -103,6 +103,10 @@ class Loader:
         pixels = self.view(self.tiles, self._tile_of(index).repeat(self.views), draws)
         return Batch(index, self.normalise(pixels), self.label[index])
 
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images without chance, in the order of the data, at most ``size`` at a time."""
+        raise NotImplementedError
+
     def _tile_of(self, index: Tensor) -> Tensor:
         """Which of ``tiles`` belongs to each sample of the batch."""
         raise NotImplementedError
@@ -127,6 +131,11 @@ class ResidentLoader(Loader):
         pad = view.pad
         self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
 
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images without chance, in the order of the data, at most ``size`` at a time."""
+        for tiles in self.tiles.split(min(size, chunk_for(self.view.size))):
+            yield self.normalise(middle(tiles, self.view.size))
+
     def _tile_of(self, index: Tensor) -> Tensor:
         return index
 
@@ -150,7 +159,7 @@ class StreamingLoader(Loader):
     ) -> None:
         super().__init__(source, view, views, batch_size, normalise, device)
         assert isinstance(source.images, ImageFiles)
-        self.images = source.images
+        self.images, self.workers = source.images, workers
         side = self.images.tile + 2 * view.pad
         most = batch_size + 1  # a single left-over sample joins the batch before it
         self.tiles = torch.zeros(most, side, side, 3, dtype=torch.uint8, device=device)
@@ -174,6 +183,15 @@ class StreamingLoader(Loader):
         inside = slice(pad, pad + self.images.tile)
         self.tiles[:size, inside, inside].copy_(tiles, non_blocking=True)
 
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images without chance, in the order of the data, at most ``size`` at a time."""
+        # Processes of their own: those of the epoch may already be decoding its first batches.
+        labels, device, workers = self.label.cpu().numpy(), self.label.device, self.workers
+        images = EvaluationSet(
+            self.images, labels, self.normalise, self.view.size, device, workers, size
+        )
+        yield from images
+
     def _tile_of(self, index: Tensor) -> Tensor:
         return torch.arange(len(index), device=index.device)
 
@@ -193,6 +211,18 @@ def create_loader(
     return ResidentLoader(source, view, views, batch_size, normalise, device)
 
 
+def middle(tiles: Tensor, size: tuple[int, int]) -> Tensor:
+    """The middle of tiles ``(batch, height, width, channels)``, channels first."""
+    (height, width), (tall, wide) = size, tiles.shape[1:3]
+    top, left = (tall - height) // 2, (wide - width) // 2
+    return tiles[:, top : top + height, left : left + width].permute(0, 3, 1, 2)
+
+
+def chunk_for(size: tuple[int, int]) -> int:
+    """How many images of a size go through a network at once when nothing is learned."""
+    return min(MOST_EVALUATED, max(32, MOST_EVALUATED * 32 * 32 // (size[0] * size[1])))
+
+
 class EvaluationSet:
     """Images that are looked at and not trained on: their middle, in order, without chance."""
 
@@ -204,11 +234,11 @@ class EvaluationSet:
         size: tuple[int, int],
         device: torch.device,
         workers: int | None = None,
+        most: int = MOST_EVALUATED,
     ) -> None:
         self.labels = torch.from_numpy(labels).to(device)
         self.normalise, self.size, self.device = normalise, size, device
-        pixels = size[0] * size[1]
-        self.chunk = min(MOST_EVALUATED, max(32, MOST_EVALUATED * 32 * 32 // pixels))
+        self.chunk = min(most, chunk_for(size))
         self.tiles: Tensor | None = None
         if isinstance(images, ImageFiles):
             pin = device.type == "cuda"
@@ -219,10 +249,7 @@ class EvaluationSet:
     def __iter__(self) -> Iterator[Tensor]:
         """Normalised images, chunk by chunk."""
         for tiles in self._chunks():
-            (height, width), (tall, wide) = self.size, tiles.shape[1:3]
-            top, left = (tall - height) // 2, (wide - width) // 2
-            middle = tiles[:, top : top + height, left : left + width]
-            yield self.normalise(middle.permute(0, 3, 1, 2))
+            yield self.normalise(middle(tiles, self.size))
 
     def _chunks(self) -> Iterator[Tensor]:
         if self.tiles is not None:

@@ -120,6 +120,11 @@ class StrongView:
         return self.base.pad
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of a view."""
+        return self.base.size
+
+    @property
     def draws(self) -> int:
         """Uniform numbers an image needs."""
         return self.base.draws + 6
