@@ -180,14 +180,14 @@ def noise(
     josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
     """
     from josrc.data.labels import write_noise_file
-    from josrc.data.source import is_own, load_source
-    from josrc.runs import configure, prepared
+    from josrc.data.source import load_source
+    from josrc.runs import configure, in_files, prepared
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
     settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
     source = load_source(settings.data)
-    if is_own(settings.data.name):
+    if in_files(source):
         source = prepared(source, settings, _console())
     write_noise_file(out, source.given, source.true, source.kind)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")

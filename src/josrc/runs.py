@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console, RenderableType
 from rich.progress import Progress
+from torch import nn
 
 from josrc.config import RunConfig, Values, merge, nested, resolve
+from josrc.data.arrays import NAME, source_of
+from josrc.data.files import ImageFiles
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
-from josrc.data.source import Source, check_name, is_own, load_source
+from josrc.data.source import Source, check_name, is_own, load_source, with_noise
 from josrc.engine.device import choose_device
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
@@ -24,6 +27,13 @@ from josrc.errors import UserError
 from josrc.plots import Pictures, plot_views
 from josrc.terminal import Terminal, say
 
+if TYPE_CHECKING:
+    from josrc.prediction import Predictor
+
+# What a run is trained on: a name, a path, or images and labels.
+Data = str | Path | Sequence[Any]
+# What stands where runs on named data have their recipe.
+OWN_IMAGES = "own-images"
 # Short names of the options that scripts use, and the configuration keys they set.
 OPTIONS = {
     "noise": "data.noise",
@@ -79,6 +89,27 @@ class Run:
         """A mapping an epoch, with the columns of ``metrics.csv``."""
         return RunFolder(self.path).read_metrics()
 
+    @property
+    def model(self) -> nn.Module:
+        """The network with its best weights, in evaluation mode; of two networks the first."""
+        return self.predictor().networks[0]
+
+    def predictor(self) -> Predictor:
+        """The networks with their best weights and what they expect of images."""
+        from josrc.prediction import Predictor
+
+        return Predictor(self.config, RunFolder(self.path).best)
+
+    def predict(self, images: Any) -> list[str]:
+        """The most likely class of each image.
+
+        Args:
+            images: an array ``(N, height, width, channels)`` or a list of paths.
+        """
+        predictor = self.predictor()
+        likely = predictor.probabilities(images).argmax(axis=1)
+        return [predictor.class_names[number] for number in likely]
+
 
 def configure(
     data: str,
@@ -92,33 +123,39 @@ def configure(
 
 
 def plan(
-    data: str,
+    data: Data,
     *,
     recipe: str | None = None,
     layers: Sequence[Mapping[str, Any]] = (),
     **options: Any,
 ) -> tuple[RunConfig, Source | None]:
     """The configuration of a run, and own images already opened: their number decides settings."""
-    check_name(data)
+    arrays = None if isinstance(data, str | Path) else data
+    test = options.pop("test") if arrays is not None and "test" in options else None
+    name = NAME if arrays is not None else str(data)
+    if arrays is None:
+        check_name(name)
     chosen: Values = {}
-    for name, value in options.items():
-        if name not in OPTIONS:
-            raise UserError(f"Unknown option '{name}'. Known: {', '.join(OPTIONS)}.")
+    for option, value in options.items():
+        if option not in OPTIONS:
+            raise UserError(f"Unknown option '{option}'. Known: {', '.join(OPTIONS)}.")
         if value is not None:
-            chosen = merge(chosen, nested(OPTIONS[name], value))
+            chosen = merge(chosen, nested(OPTIONS[option], value))
     layers = [*layers, chosen]
-    if not is_own(data):
-        return resolve(data, recipe, layers), None
+    if arrays is None and not is_own(name):
+        return resolve(name, recipe, layers), None
     from josrc.sizing import sized_values
 
-    name = data if data.startswith("hf:") else str(Path(data).expanduser().absolute())
+    if arrays is None and not name.startswith("hf:"):
+        name = str(Path(name).expanduser().absolute())
     first = resolve(name, recipe, layers, base={})
-    source = load_source(first.data)
-    return resolve(name, recipe, layers, base=sized_values(source, first.model)), source
+    source = load_source(first.data) if arrays is None else source_of(arrays, first.data, test)
+    config = resolve(name, recipe, layers, base=sized_values(source, first.model))
+    return config, source if in_files(source) else with_noise(source, config.data)
 
 
 def train(
-    data: str,
+    data: Data,
     *,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -130,13 +167,15 @@ def train(
     """Train on a data set and leave a run folder.
 
     Args:
-        data: name of the data set.
+        data: name of a data set, or a path; or images and labels as a pair ``(X, y)``, X being an
+            array ``(N, height, width, channels)`` of type uint8 or a list of paths.
         out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
         overwrite: replace an existing run folder.
         recipe: ``plain`` or ``augmented``, where the data set has more than one recipe.
         settings: any configuration keys, ``{"method.alpha": 0.3}``.
         quiet: show no progress.
-        **options: ``noise``, ``rate``, ``method``, ``model``, ``epochs``, ``seed``, ``device`` ...
+        **options: ``noise``, ``rate``, ``method``, ``model``, ``epochs``, ``seed``, ``device``,
+            ``test``, ``val`` ...; for pairs ``test`` is another pair.
 
     Returns:
         The finished run.
@@ -164,7 +203,7 @@ def start(
     """Begin a run; ``source`` is its data, where that is already open."""
     source = load_source(config.data) if source is None else source
     folder = prepare_folder(out, config, overwrite)
-    if is_own(config.data.name):
+    if in_files(source):
         source = prepared(source, config, console)
     config = settled(config, source)
     trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
@@ -172,16 +211,23 @@ def start(
         folder.clear()
         folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
-        if is_own(config.data.name):
+        if config.recipe == OWN_IMAGES:
             from josrc.sizing import describe
 
             say(console, describe(trainer.program, config, source))
         return complete(trainer)
 
 
+def in_files(source: Source) -> bool:
+    """Whether the images of a source still have to be read from their files."""
+    return isinstance(source.images, ImageFiles)
+
+
 def resume(
     path: str | Path,
     *,
+    data: Sequence[Any] | None = None,
+    test: Sequence[Any] | None = None,
     data_root: str | Path | None = None,
     device: str | None = None,
     quiet: bool = True,
@@ -190,6 +236,8 @@ def resume(
 
     Args:
         path: the run folder.
+        data: the pair of images and labels that the run began with, if it was one.
+        test: and the one that it is tested on.
         data_root: where the data is now, if it has moved.
         device: another device than the run began on.
         quiet: show no progress.
@@ -201,12 +249,12 @@ def resume(
         say(console, f"{path} has finished: nothing to resume.")
         return Run.load(path)
     if data_root is not None:
-        data = config.data.model_copy(update={"root": Path(data_root)})
-        config = config.model_copy(update={"data": data})
+        moved = config.data.model_copy(update={"root": Path(data_root)})
+        config = config.model_copy(update={"data": moved})
     if device is not None:
         config = config.model_copy(update={"device": device})
     with folder.locked():
-        source = _source_of(folder, config, console)
+        source = _source_of(folder, config, console, data, test)
         hearing = listeners(folder, console, config.method.name)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
@@ -245,19 +293,34 @@ def prepared(
         return prepare_source(source, config, free_memory=free, known=known, progress=progress)
 
 
-def _source_of(folder: RunFolder, config: RunConfig, console: Console) -> Source:
+def _source_of(
+    folder: RunFolder,
+    config: RunConfig,
+    console: Console,
+    pair: Sequence[Any] | None = None,
+    test: Sequence[Any] | None = None,
+) -> Source:
     """A run's data with the labels it began with, whatever became of where they came from."""
-    if is_own(config.data.name):
-        labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
+    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
+    if config.recipe == OWN_IMAGES:
         data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
-        source = load_source(data)
+        if config.data.name != NAME:
+            source = load_source(data)
+        elif pair is None:
+            raise UserError(
+                f"{folder.path} was trained on images in memory. Go on with it from Python: "
+                "josrc.resume(path, data=(X, y))."
+            )
+        else:
+            source = source_of(pair, data, test)
+        if not in_files(source):
+            return with_noise(source, data)
         known = folder.read_skipped()
         return prepared(source, config.model_copy(update={"data": data}), console, known)
     if not folder.noise.is_file():
         source = load_source(config.data)
         write_noise_file(folder.noise, source.given, source.true, source.kind)
         return source
-    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
     return load_source(config.data.model_copy(update=labels))
 
 

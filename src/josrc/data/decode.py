@@ -47,6 +47,11 @@ def read_picture(content: Content) -> Image.Image:
     return _read(content, None)
 
 
+def to_tile(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """The same of a picture that is in memory."""
+    return np.asarray(_middle(to_rgb(image), size))
+
+
 def picture_size(content: Content) -> tuple[int, int]:
     """Width and height of a picture as its header says; nothing is decoded."""
     try:

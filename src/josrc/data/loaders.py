@@ -241,7 +241,7 @@ class EvaluationSet:
         self.chunk = min(most, chunk_for(size))
         self.tiles: Tensor | None = None
         if isinstance(images, ImageFiles):
-            pin = device.type == "cuda"
+            self.files, pin = images, device.type == "cuda"
             self.pool = DecodingPool(images, workers, self.chunk, pin=pin)
         else:
             self.tiles = torch.from_numpy(images).to(device)
@@ -259,6 +259,6 @@ class EvaluationSet:
             np.arange(len(self.labels)), math.ceil(len(self.labels) / self.chunk)
         )
         for tiles, faults in self.pool.decode(groups):
-            for _, reason in faults:
-                raise UserError(f"A test image can't be read any more: {reason}.")
+            for index, reason in faults:
+                raise UserError(f"{self.files.location(index)} can't be read: {reason}.")
             yield tiles.to(self.device, non_blocking=True)

@@ -34,29 +34,37 @@ Progress = Callable[[int, int], None]
 
 def open_source(config: DataConfig) -> Source:
     """What a path or a hub data set holds; no image is decoded yet."""
-    table = read_table(config.name, config)
-    skipped = _unusable(table)
-    usable = table.labels >= 0
+    testing = None if config.test is None else read_table(str(config.test), config)
+    return assemble(read_table(config.name, config), config, testing)
+
+
+def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
+    """A source from a table: what is trained on, held out, tested on and left out.
+
+    Args:
+        table: the images; its split says which of them are for tests, unless there are others.
+        config: its name, and which share is held out.
+        testing: those others.
+    """
+    skipped = unlabelled(table)
     split = _held_out(table, config.val) if config.val else table.split
+    usable = table.labels >= 0
     train, val, test = (np.flatnonzero(usable & (split == part)) for part in (TRAIN, VAL, TEST))
-    source = _checked_classes(_part(config.name, table, train), train.size)
-    held = _part(config.name, table, val) if val.size else None
-    testing: Table | None = table
-    if config.test is not None:
-        testing = read_table(str(config.test), config)
-        skipped += _unusable(testing)
+    if testing is not None:
+        skipped += unlabelled(testing)
         test = np.flatnonzero(testing.labels >= 0)
         if not test.size:
-            raise UserError(f"{config.test} holds no labelled image to test on.")
-    elif not test.size:
-        testing = None
+            raise UserError(f"{config.test or 'test'} holds no labelled image to test on.")
+    elif test.size:
+        testing = table
+    source = _checked_classes(_part(config.name, table, train), train.size)
+    held = _part(config.name, table, val) if val.size else None
     source = _only_classes_of_training(source, held, testing, test)
     return replace(source, skipped=skipped)
 
 
 def _part(name: str, table: Table, index: Index) -> Source:
-    whole = len(index) == len(table.ids)  # a million strings need not be copied
-    images = table.images if whole else table.images.take(index)
+    images = table.images_at(index)
     return Source(
         name=name,
         images=images,
@@ -65,18 +73,19 @@ def _part(name: str, table: Table, index: Index) -> Source:
         closed=len(table.class_names),
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),
-        files=images,
-        sample_ids=table.ids if whole else table.ids.take(index),
+        files=images if isinstance(images, ImageFiles) else None,
+        sample_ids=table.ids if len(index) == len(table.ids) else table.ids.take(index),
     )
 
 
-def _unusable(table: Table) -> Skipped:
-    """Rows of a manifest that name no image or no class."""
-    found = []
-    for index in np.flatnonzero(table.labels < 0):
-        named = bool(table.images.names[int(index)])
-        reason = "it has no label" if named else "its row names no file"
-        found.append((table.images.location(int(index)), reason))
+def unlabelled(table: Table) -> Skipped:
+    """Rows that name no image or no class."""
+    found: list[tuple[str, str]] = []
+    files = table.images
+    for index in np.flatnonzero(table.labels < 0).tolist():
+        assert isinstance(files, ImageFiles)
+        reason = "it has no label" if files.names[index] else "its row names no file"
+        found.append((files.location(index), reason))
     return tuple(found)
 
 
@@ -131,9 +140,7 @@ def _only_classes_of_training(
         known["val"] = replace(held, given=given, class_names=names, closed=len(names))
     if testing is not None:
         labels = translate(testing.labels[test], testing.class_names, "test images are")
-        whole = len(test) == len(testing.ids)
-        known["test_images"] = testing.images if whole else testing.images.take(test)
-        known["test_labels"] = labels
+        known |= {"test_images": testing.images_at(test), "test_labels": labels}
     given = translate(source.given, source.class_names, "images are")
     return replace(source, given=given, **known)
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from josrc.config import DataConfig
-from josrc.data.files import HubImages, ImageFiles, Strings
+from josrc.data.files import HubImages, ImageFiles, Index, Strings
 from josrc.data.noise import Labels
 from josrc.errors import UserError, closest
 
@@ -50,18 +51,26 @@ class Table:
     """Images with their labels, in the order of their data set.
 
     Attributes:
-        images: where they are.
+        images: where they are, or the pixels themselves.
         labels: the class of each, ``(N,)``; -1 where it has none.
         class_names: the classes in order.
         ids: what each is called; none of them twice.
         split: ``TRAIN``, ``VAL`` or ``TEST``, ``(N,)``.
     """
 
-    images: ImageFiles
+    images: ImageFiles | NDArray[np.uint8]
     labels: Labels
     class_names: list[str]
     ids: Strings
     split: Labels
+
+    def images_at(self, index: Index) -> ImageFiles | NDArray[np.uint8]:
+        """Some of the images; if it is all of them they are not copied."""
+        if len(index) == len(self.ids):
+            return self.images
+        return (
+            self.images.take(index) if isinstance(self.images, ImageFiles) else self.images[index]
+        )
 
 
 def read_table(name: str, config: DataConfig) -> Table:
@@ -77,6 +86,11 @@ def read_table(name: str, config: DataConfig) -> Table:
         raise UserError(
             f"{path} is neither a folder of class folders nor a manifest ({', '.join(MANIFESTS)})."
         )
+    return checked(name, table)
+
+
+def checked(name: str, table: Table) -> Table:
+    """A table that holds images, none of them twice."""
     if not len(table.ids):
         raise UserError(f"{name} holds no image.")
     twice = table.ids.duplicate()
@@ -312,7 +326,7 @@ def _read_hub(name: str, config: DataConfig) -> Table:
         rows = rows.cast_column(column, library.Image(decode=False))
     table = found.table(Path())
     index = np.arange(len(table.ids))
-    images = HubImages(table.images.names, Path(), rows=rows, column=column, index=index)
+    images = HubImages(table.ids, Path(), rows=rows, column=column, index=index)
     return Table(images, table.labels, table.class_names, table.ids, table.split)
 
 

@@ -286,6 +286,12 @@ class Trainer:
             "model": self.config.model.model_dump(mode="json"),
             "classes": self.source.closed_names,
             "epoch": self.epoch,
+            "images": {
+                "tile": self.source.images.shape[1:],
+                "crop": self.source.crop,
+                "mean": self.source.mean,
+                "std": self.source.std,
+            },
         }
         save_tensors(path, self.program.method.state_dict(), story)
 
