@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from sklearn.datasets import load_digits
 
 from josrc.cli import main
 
-FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard"]
+FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
 STREAMED = ["data.resident=false", "--workers", "2"]
 
 
@@ -84,7 +85,7 @@ def test_a_folder_becomes_a_run(
     assert (run / "plots" / "views.png").is_file()
     assert not (run / "plots" / "accuracy.png").exists()
     with np.load(run / "noise.npz") as labels:
-        assert set(labels) == {"given"}
+        assert set(labels) == {"given", "ids"}
 
 
 def test_held_out_images_show_agreement_and_test_images_accuracy(
@@ -117,7 +118,7 @@ def test_a_backbone_of_timm_with_weights_from_a_file(digits: Path, tmp_path: Pat
     torch.manual_seed(5)
     backbone = timm.create_model("test_resnet", num_classes=7)
     torch.save(backbone.state_dict(), tmp_path / "w.pt")
-    arguments = ["--model", "test_resnet", "--weights", tmp_path / "w.pt", "--batch-size", "64"]
+    arguments = ["--model", "test_resnet", "--weights", tmp_path / "w.pt"]
     rows = [f"{path.relative_to(digits)},{path.parent.name}" for path in digits.glob("*/1*.png")]
     (digits / "some.csv").write_text("path,label\n" + "\n".join(rows))
     run = tmp_path / "run"
@@ -136,7 +137,7 @@ def test_a_backbone_of_timm_with_weights_from_a_file(digits: Path, tmp_path: Pat
 def test_a_stopped_run_on_files_resumes_to_the_same_end(
     digits: Path, tmp_path: Path, where: list[str]
 ) -> None:
-    arguments = ["train", digits, *where, "--epochs", "4", "--device", "cpu", "--val", "0.1"]
+    arguments = ["train", digits, *where, "--epochs", "3", "--device", "cpu", "--val", "0.1"]
     arguments += ["--noise", "symmetric", "--rate", "0.3", "--batch-size", "64"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert josrc(*arguments, "--quiet", "--out", whole) == 0
@@ -150,7 +151,7 @@ def test_a_stopped_run_on_files_resumes_to_the_same_end(
     ) as running:
         assert running.stdout is not None
         for line in running.stdout:
-            if "epoch 2/4" in line:
+            if "epoch 1/3" in line:
                 break
         running.send_signal(signal.SIGTERM)
         assert "josrc resume" in running.stdout.read()
@@ -199,3 +200,15 @@ def test_a_noise_file_for_own_images(digits: Path, tmp_path: Path) -> None:
     with np.load(tmp_path / "n.npz") as written, np.load(tmp_path / "run" / "noise.npz") as used:
         for name in ("given", "true", "kind"):
             assert np.array_equal(written[name], used[name])
+
+
+def test_labels_are_not_given_to_other_images(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert josrc("noise", digits, "--out", tmp_path / "n.npz") == 0
+    copy = tmp_path / "copy"
+    shutil.copytree(digits, copy)
+    (copy / "digit-0" / "000.png").rename(copy / "digit-0" / "zzz.png")
+    arguments = ["--noise-file", tmp_path / "n.npz", "--out", tmp_path / "run"]
+    assert josrc("train", copy, *FAST, *arguments) == 2
+    assert "The images have changed since" in capsys.readouterr().err

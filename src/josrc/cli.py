@@ -189,7 +189,7 @@ def noise(
     source = load_source(settings.data)
     if in_files(source):
         source = prepared(source, settings, _console())
-    write_noise_file(out, source.given, source.true, source.kind)
+    write_noise_file(out, source.given, source.true, source.kind, source.digest)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
 
 

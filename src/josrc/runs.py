@@ -25,6 +25,7 @@ from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.plots import Pictures, plot_views
+from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 # What a run is trained on: a name, a path, or images and labels.
 Data = str | Path | Sequence[Any]
-# What stands where runs on named data have their recipe.
-OWN_IMAGES = "own-images"
 # Short names of the options that scripts use, and the configuration keys they set.
 OPTIONS = {
     "noise": "data.noise",
@@ -144,8 +143,6 @@ def plan(
     layers = [*layers, chosen]
     if arrays is None and not is_own(name):
         return resolve(name, recipe, layers), None
-    from josrc.sizing import sized_values
-
     if arrays is None and not name.startswith("hf:"):
         name = str(Path(name).expanduser().absolute())
     first = resolve(name, recipe, layers, base={})
@@ -212,8 +209,6 @@ def start(
         folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
         if config.recipe == OWN_IMAGES:
-            from josrc.sizing import describe
-
             say(console, describe(trainer.program, config, source))
         return complete(trainer)
 
@@ -319,7 +314,7 @@ def _source_of(
         return prepared(source, config.model_copy(update={"data": data}), console, known)
     if not folder.noise.is_file():
         source = load_source(config.data)
-        write_noise_file(folder.noise, source.given, source.true, source.kind)
+        write_noise_file(folder.noise, source.given, source.true, source.kind, source.digest)
         return source
     return load_source(config.data.model_copy(update=labels))
 

@@ -17,6 +17,8 @@ from josrc.losses import smooth_labels
 from josrc.models.factory import expected_images
 from josrc.selection import clean_likelihood
 
+# What stands where runs on named data have their recipe.
+OWN_IMAGES = "own-images"
 # P_clean of an undecided prediction with the paper's smoothing of 0.6 and 100 classes.
 UNDECIDED = 0.795
 LOOKED_AT = 32
@@ -29,7 +31,7 @@ def sized_values(source: Source, model: ModelConfig) -> Values:
     in_files = source.files is not None
     size = model.image_size or image_size_for(source, model.name)
     return {
-        "recipe": "own-images",
+        "recipe": OWN_IMAGES,
         "model": {"image_size": size},
         # Tiles of files are larger than a crop by themselves. Arrays are padded as CIFAR's images
         # are, by an eighth.

@@ -32,7 +32,10 @@ def source_of(data: Sequence[Any], config: DataConfig, test: Sequence[Any] | Non
         test: the same, to test on.
     """
     table = checked(NAME, table_of(data))
-    source = assemble(table, config, None if test is None else table_of(test))
+    testing = None if test is None else table_of(test)
+    if testing is not None and not alike(table.images, testing.images):
+        raise UserError("Training and test images are both paths, or both arrays of one size.")
+    source = assemble(table, config, testing)
     if isinstance(source.images, ImageFiles):
         return source
     mean, std = channel_statistics(source.images)
@@ -88,6 +91,13 @@ def images_of(values: Any) -> Images:
 def are_paths(values: Any) -> bool:
     """Whether these are paths and not pixels."""
     return all(isinstance(value, str | Path) for value in values)
+
+
+def alike(one: Images, other: Images) -> bool:
+    """Whether two sets of images can be seen by one network."""
+    if isinstance(one, ImageFiles) or isinstance(other, ImageFiles):
+        return isinstance(one, ImageFiles) and isinstance(other, ImageFiles)
+    return one.shape[1:] == other.shape[1:]
 
 
 def channel_statistics(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:

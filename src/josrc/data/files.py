@@ -6,6 +6,7 @@ are kept as one block of bytes, and not as a million Python objects.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -72,6 +73,10 @@ class Strings(Lookup):
             block += self._raw(place)
             ends.append(len(block))
         return Strings(bytes(block), np.array(ends, dtype=np.int64))
+
+    def digest(self) -> str:
+        """A number that other strings, or these in another order, would hardly have."""
+        return hashlib.sha256(self.ends.tobytes() + self.block).hexdigest()
 
     def duplicate(self) -> tuple[int, int] | None:
         """Places of two equal strings, if there are any."""

@@ -33,17 +33,34 @@ UNREADABLE = (
 
 
 def write_noise_file(
-    path: Path, given: Labels, true: Labels | None, kind: NDArray[np.int8] | None
+    path: Path,
+    given: Labels,
+    true: Labels | None,
+    kind: NDArray[np.int8] | None,
+    ids: str | None = None,
 ) -> None:
     """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD).
 
-    Where the truth is unknown the file holds ``given`` alone.
+    Where the truth is unknown the last two are left out. ``ids`` is a digest of the samples' ids,
+    to tell later whether these are still their labels.
     """
     arrays: dict[str, Any] = {"given": given}
     if true is not None:
         arrays |= {"true": true, "kind": kind}
+    if ids is not None:
+        arrays["ids"] = np.array(ids)
     with replacing(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
+
+
+def check_ids(path: Path, ids: str | None) -> None:
+    """Raise an error if a noise file knows its samples by other ids than these."""
+    with np.load(path, allow_pickle=False) as arrays:
+        if "ids" in arrays and str(arrays["ids"]) != ids:
+            raise UserError(
+                f"The images have changed since {path} was written: files were added, removed or "
+                "renamed. Its labels can't be told apart any more. Put them back, or begin anew."
+            )
 
 
 def read_truth(path: Path) -> Labels | None:

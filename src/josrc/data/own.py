@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from josrc.config import DataConfig, RunConfig
 from josrc.data.files import ImageFiles, Index
 from josrc.data.noise import Labels
-from josrc.data.source import Pixels, Source, with_noise
+from josrc.data.source import Images, Pixels, Source, with_noise
 from josrc.data.table import TEST, TRAIN, VAL, Table, read_table
 from josrc.errors import UserError, closest
 
@@ -29,6 +30,8 @@ SPLIT_SEED = 0
 GROUP = 32
 
 Skipped = tuple[tuple[str, str], ...]
+# Images of each part, and which of the opened ones they are.
+Kept = dict[str, tuple[Images, Index]]
 Progress = Callable[[int, int], None]
 
 
@@ -175,41 +178,23 @@ def prepare_source(
     size, mean, std = expected_images(config.model.name)
     size = config.model.image_size or size
     parts = _parts(source, round(size * TILE), known or ())
-    total = sum(len(images) for images, _ in parts.values())
     resident = config.data.resident
     if resident is None:
-        needed = total * round(size * TILE) ** 2 * 3
+        needed = sum(math.prod(images.shape) for images, _ in parts.values())
         resident = needed <= min(MOST_RESIDENT, RESIDENT_SHARE * free_memory)
-    skipped, done = list(source.skipped or ()), 0
-    kept: dict[str, tuple[Pixels | ImageFiles, Index]] = {}
-    for part, (images, index) in parts.items():
-        if known is not None and not resident:
-            kept[part] = images, index
-            continue
-        so_far = partial(_forward, progress, done, total)
-        pixels, sound, faults = _decode(images, config.data.workers, resident, so_far)
-        done += len(images)
-        skipped += [(images.location(place), reason) for place, reason in faults]
-        files = images if len(sound) == len(images) else images.take(sound)
-        kept[part] = (files if pixels is None else pixels), index[sound]
+    kept: Kept = dict(parts)
+    skipped = source.skipped or ()
+    if known is None or resident:
+        kept, faults = _read(parts, config.data.workers, resident, progress)
         if known is not None and faults:
-            place, reason = faults[0]
-            raise UserError(f"{images.location(place)} could be read before: now {reason}.")
+            path, reason = faults[0]
+            raise UserError(f"{path} could be read before: now {reason}.")
+        skipped += faults
     if known is None:
-        _check_share(skipped, total + len(source.skipped or ()), config.data.allow_skipped, source)
-    else:
-        skipped = [*skipped, *((p, r) for p, r in _known_pairs(known, skipped))]
-    prepared = _rebuild(source, kept, crop=size, mean=mean, std=std, skipped=tuple(skipped))
-    return with_noise(prepared, config.data)
-
-
-def _forward(progress: Progress, before: int, total: int, seen: int) -> None:
-    progress(before + seen, total)
-
-
-def _known_pairs(known: Collection[str], listed: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    there = {path for path, _ in listed}
-    return [(path, "skipped when the run began") for path in known if path not in there]
+        count = sum(len(images) for images, _ in parts.values()) + len(source.skipped or ())
+        _check_share(skipped, count, config.data.allow_skipped, source)
+    changes = {"crop": size, "mean": mean, "std": std, "skipped": skipped}
+    return with_noise(_rebuild(source, kept, **changes), config.data)
 
 
 def _parts(
@@ -229,6 +214,30 @@ def _parts(
         files = images if len(index) == len(images) else images.take(index)
         parts[name] = files.with_tile(tile), index
     return parts
+
+
+def _read(
+    parts: dict[str, tuple[ImageFiles, Index]],
+    workers: int | None,
+    resident: bool,
+    progress: Progress,
+) -> tuple[Kept, Skipped]:
+    """What is left of each part once all of its files were decoded, and which gave no image."""
+    total, done = sum(len(images) for images, _ in parts.values()), 0
+    kept: Kept = {}
+    skipped: Skipped = ()
+    for name, (images, index) in parts.items():
+        tell = partial(_tell, progress, done, total)
+        pixels, sound, faults = _decode(images, workers, resident, tell)
+        files = images if len(sound) == len(images) else images.take(sound)
+        kept[name] = (files if pixels is None else pixels), index[sound]
+        skipped += tuple((images.location(place), reason) for place, reason in faults)
+        done += len(images)
+    return kept, skipped
+
+
+def _tell(progress: Progress, before: int, total: int, seen: int) -> None:
+    progress(before + seen, total)
 
 
 def _decode(
@@ -256,7 +265,7 @@ def _decode(
     return (None if pixels is None else pixels[:filled]), sound.astype(np.int64), faults
 
 
-def _check_share(skipped: list[tuple[str, str]], total: int, allowed: bool, source: Source) -> None:
+def _check_share(skipped: Skipped, total: int, allowed: bool, source: Source) -> None:
     if len(skipped) == total:
         raise UserError(f"{source.name} holds no image.\n{_examples(skipped)}")
     if allowed or len(skipped) <= MOST_SKIPPED * total:
@@ -267,7 +276,7 @@ def _check_share(skipped: list[tuple[str, str]], total: int, allowed: bool, sour
     )
 
 
-def _examples(skipped: list[tuple[str, str]]) -> str:
+def _examples(skipped: Skipped) -> str:
     lines = []
     for reason, count in Counter(reason for _, reason in skipped).most_common(5):
         path = next(path for path, why in skipped if why == reason)
@@ -275,9 +284,7 @@ def _examples(skipped: list[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _rebuild(
-    source: Source, kept: dict[str, tuple[Pixels | ImageFiles, Index]], **changes: Any
-) -> Source:
+def _rebuild(source: Source, kept: Kept, **changes: Any) -> Source:
     """The source with what is left of each of its parts."""
     images, index = kept["train"]
     lost = np.setdiff1d(np.arange(source.closed), source.given[index])

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from josrc.config import DataConfig
-from josrc.data.files import ImageFiles, Lookup
-from josrc.data.labels import read_label_file, read_truth
+from josrc.data.files import ImageFiles, Lookup, Strings
+from josrc.data.labels import check_ids, read_label_file, read_truth
 from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
 from josrc.errors import UserError, closest
 
@@ -87,6 +87,12 @@ class Source:
         """What each training sample is called."""
         return Lookup(len(self), str) if self.sample_ids is None else self.sample_ids
 
+    @cached_property
+    def digest(self) -> str | None:
+        """Tells whether the samples are the same and in the same order, where they have ids."""
+        ids = self.sample_ids
+        return ids.digest() if isinstance(ids, Strings) else None
+
     @property
     def paths(self) -> Sequence[str]:
         """Where each training image lies; empty for those that lie in no file."""
@@ -155,6 +161,8 @@ def with_noise(source: Source, config: DataConfig) -> Source:
     if config.noise_file is not None:
         names, samples = source.closed_names, len(source)
         given = read_label_file(config.noise_file, source.true, names, samples)
+        if config.noise_file.suffix.lower() == ".npz":
+            check_ids(config.noise_file, source.digest)
         true = read_truth(config.noise_file) if source.true is None else source.true
         return replace(source, given=given, true=true)
     if source.true is None and config.noise == "none":

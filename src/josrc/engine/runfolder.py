@@ -61,7 +61,7 @@ class RunFolder:
     def create(self, config: RunConfig, source: Source, device: torch.device) -> None:
         """Write what is known before training; the configuration last, as it makes a run of it."""
         write_text(self.path / "environment.json", json.dumps(environment(device), indent=2) + "\n")
-        write_noise_file(self.noise, source.given, source.true, source.kind)
+        write_noise_file(self.noise, source.given, source.true, source.kind, source.digest)
         if source.skipped is not None:
             self.write_skipped(source.skipped)
         write_text(self.config, config.to_yaml())
