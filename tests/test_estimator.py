@@ -17,8 +17,10 @@ from sklearn.preprocessing import FunctionTransformer
 
 import josrc
 from josrc import NoisyLabelClassifier
+from josrc.engine.runfolder import RunFolder
+from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, UserError
-from josrc.runs import Run
+from josrc.runs import Run, plan
 
 DATA = load_digits(n_class=4)
 X = np.round(DATA.images[:240] * 15.9).astype(np.uint8)
@@ -74,6 +76,27 @@ def test_paths_with_labels(tmp_path: Path) -> None:
     assert from_files == from_pixels, "pixels of another size are resized as files are"
     with pytest.raises(UserError, match=r"broken\.png"):
         run.predict([tmp_path / "broken.png"])
+
+
+def test_held_out_images_can_be_asked_about(tmp_path: Path) -> None:
+    config, source = plan((X, Y), val=0.25, **QUICK)
+    assert source is not None
+    assert source.val is not None
+    trainer = Trainer(config, source, RunFolder(tmp_path))
+    row = trainer.program.begin_epoch(config, 0) | trainer.program.end_epoch()
+    probabilities = trainer.program.held_out_probabilities()
+    assert probabilities is not None
+    assert probabilities.shape == (60, 4)
+    agreed = (probabilities.argmax(dim=1).numpy() == source.val.given).mean()
+    assert row["agreement"] == pytest.approx(100 * agreed)
+
+
+def test_a_network_of_timm_is_given_pixels_as_it_expects_them() -> None:
+    colour = np.stack([X, X, X], axis=-1)
+    for model, mean in (("test_resnet", (0.5, 0.5, 0.5)), ("cnn7", None)):
+        _, source = plan((colour, Y), model=model)
+        assert source is not None
+        assert source.mean == (mean or pytest.approx([X.mean() / 255] * 3))
 
 
 def test_noise_on_purpose(tmp_path: Path) -> None:

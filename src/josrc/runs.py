@@ -146,7 +146,10 @@ def plan(
     if arrays is None and not name.startswith("hf:"):
         name = str(Path(name).expanduser().absolute())
     first = resolve(name, recipe, layers, base={})
-    source = load_source(first.data) if arrays is None else source_of(arrays, first.data, test)
+    if arrays is None:
+        source = load_source(first.data)
+    else:
+        source = source_of(arrays, first.data, first.model.name, test)
     config = resolve(name, recipe, layers, base=sized_values(source, first.model))
     return config, source if in_files(source) else with_noise(source, config.data)
 
@@ -307,7 +310,7 @@ def _source_of(
                 "josrc.resume(path, data=(X, y))."
             )
         else:
-            source = source_of(pair, data, test)
+            source = source_of(pair, data, config.model.name, test)
         if not in_files(source):
             return with_noise(source, data)
         known = folder.read_skipped()

@@ -16,12 +16,15 @@ from josrc.data.own import assemble
 from josrc.data.source import Images, Pixels, Source
 from josrc.data.table import Builder, Table, checked
 from josrc.errors import UserError
+from josrc.models.factory import expected_images
 
 # What a run on such data is called.
 NAME = "arrays"
 
 
-def source_of(data: Sequence[Any], config: DataConfig, test: Sequence[Any] | None = None) -> Source:
+def source_of(
+    data: Sequence[Any], config: DataConfig, model: str, test: Sequence[Any] | None = None
+) -> Source:
     """A source of images and labels.
 
     Args:
@@ -29,6 +32,7 @@ def source_of(data: Sequence[Any], config: DataConfig, test: Sequence[Any] | Non
             channels)``, of type uint8, or float from 0 to 1; or a list of paths. y holds a class
             for each: anything that can be told apart by its name.
         config: what is held out.
+        model: the network, which may expect a normalisation of its own.
         test: the same, to test on.
     """
     table = checked(NAME, table_of(data))
@@ -38,7 +42,10 @@ def source_of(data: Sequence[Any], config: DataConfig, test: Sequence[Any] | Non
     source = assemble(table, config, testing)
     if isinstance(source.images, ImageFiles):
         return source
-    mean, std = channel_statistics(source.images)
+    if model != "cnn7" and source.images.shape[3] == 3:
+        _, mean, std = expected_images(model)
+    else:
+        mean, std = channel_statistics(source.images)
     return replace(source, mean=mean, std=std, skipped=None)
 
 

@@ -120,6 +120,22 @@ class Program:
         with self._autocast():
             return statistics.fmean(accuracy(one, images, images.labels) for one in networks)
 
+    @torch.no_grad()
+    def held_out_probabilities(self) -> Tensor | None:
+        """What the teacher, or the tested networks, say of held-out images, ``(held, classes)``."""
+        if self.val_set is None:
+            return None
+        evaluated = self.method.evaluated()
+        networks = evaluated.get("teacher_accuracy") or evaluated["test_accuracy"]
+        self.method.eval()
+        with self._autocast():
+            found = [
+                torch.stack([one(images).float().softmax(dim=1) for one in networks]).mean(dim=0)
+                for images in self.val_set
+            ]
+        self.method.train()
+        return torch.cat(found)
+
     def _autocast(self) -> torch.autocast:
         # Without the cache: a cached copy of a weight must not outlive the step that captured it.
         return torch.autocast(
