@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -45,7 +46,7 @@ class ViewsDataset(Dataset[tuple[list[Tensor], int, int]]):
         return len(self.source)
 
     def __getitem__(self, index: int) -> tuple[list[Tensor], int, int]:
-        image = Image.fromarray(self.source.images[index].squeeze())
+        image = Image.fromarray(self.source.images[np.array([index])].squeeze())
         views = [self.transform(image) for _ in range(self.views)]
         return views, int(self.source.given[index]), index
 
