@@ -38,6 +38,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Attributes:
         classes_: the classes, sorted.
         metrics_: a mapping an epoch, with the columns of ``metrics.csv``.
+        verdicts_: a pandas frame with a row a sample of X, in its order: ``verdict``,
+            ``suggested_label`` and the other columns of ``audit/verdicts.csv``.
+        noise_rate_: estimated share of labels in y that are wrong.
     """
 
     def __init__(
@@ -92,6 +95,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _keep(self, run: Run) -> None:
         """All that is needed once the run folder is gone."""
         self.metrics_ = run.metrics
+        self.verdicts_ = run.verdicts()
+        self.noise_rate_: float = run.audit["noise_rate"]
         self._predictor = run.predictor()
         place = {name: number for number, name in enumerate(self._predictor.class_names)}
         self._columns = [place[str(name)] for name in self.classes_.tolist()]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 from rich.progress import Progress
 from torch import nn
@@ -23,6 +24,7 @@ from josrc.data.source import Source, check_name, is_own, load_source, with_nois
 from josrc.engine.device import choose_device
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
+from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
@@ -31,6 +33,8 @@ from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
 
 if TYPE_CHECKING:
+    import pandas
+
     from josrc.prediction import Predictor
 
 # What a run is trained on: a name, a path, or images and labels.
@@ -89,6 +93,18 @@ class Run:
     def metrics(self) -> list[Row]:
         """A mapping an epoch, with the columns of ``metrics.csv``."""
         return RunFolder(self.path).read_metrics()
+
+    def verdicts(self) -> pandas.DataFrame:
+        """The lines of ``audit/verdicts.csv``, indexed by id."""
+        import pandas
+
+        texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
+        return pandas.read_csv(
+            self.path / "audit" / "verdicts.csv",
+            dtype=dict.fromkeys(texts, str),
+            keep_default_na=False,
+            index_col="id",
+        )
 
     @property
     def audit(self) -> dict[str, Any]:
@@ -335,8 +351,14 @@ def complete(trainer: Trainer) -> Run:
     folder = trainer.folder
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
     summary = trainer.run()
-    write_audit(folder.audit, trainer.program.ledger.arrays(), trainer.source)
+    program = trainer.program
+    write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
     return Run(folder.path, trainer.config, summary)
+
+
+def _held_out(program: Program) -> NDArray[Any] | None:
+    found = program.held_out_probabilities()
+    return None if found is None else found.cpu().numpy()
 
 
 def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str, Any]:
@@ -358,7 +380,14 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         config = config.model_copy(update={"data": data})
     with folder.locked():
         ledger = read_ledger(folder.checkpoint)
-        return write_audit(folder.audit, ledger, _source_of(folder, config))
+        # Verdicts need no pixels, but those on held-out images do.
+        opened = config.data.model_copy(update={"resident": False})
+        lean = config.model_copy(update={"data": opened})
+        source = _source_of(folder, lean, Terminal(quiet=True))
+        held_out = None
+        if source.val is not None:
+            held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
+        return write_audit(folder.audit, ledger, source, held_out)
 
 
 def listeners(
