@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from josrc.data.source import Source
 from josrc.data.views import Normalise, WeakView
+
+NO_DRAWS = torch.empty(0, 0)
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,13 @@ class Batch:
         images: their views, the first view of all samples first,
             ``(views * batch, channels, height, width)``.
         label: their given labels, ``(batch,)``.
+        draws: uniform numbers in [0, 1) for what the step draws, ``(batch, draws of the method)``.
     """
 
     index: Tensor
     images: Tensor
     label: Tensor
+    draws: Tensor = NO_DRAWS
 
 
 class ResidentLoader:
@@ -45,6 +50,7 @@ class ResidentLoader:
         batch_size: int,
         normalise: Normalise,
         device: torch.device,
+        step_draws: int = 0,
     ) -> None:
         tiles = torch.from_numpy(source.images).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
@@ -54,6 +60,8 @@ class ResidentLoader:
         self.normalise = normalise
         self.order = torch.zeros(len(source), dtype=torch.long, device=device)
         self.draws = torch.zeros(views, len(source), view.draws, device=device)
+        # What the step itself draws comes from the plan too, as numbers of each sample.
+        self.step_draws = torch.zeros(len(source), step_draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
 
     def __len__(self) -> int:
@@ -64,6 +72,7 @@ class ResidentLoader:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         self.order.copy_(torch.randperm(len(self), generator=generator))
         self.draws.copy_(torch.rand(self.draws.shape, generator=generator))
+        self.step_draws.copy_(torch.rand(self.step_draws.shape, generator=generator))
         self.cursor.fill_(position)
 
     def sizes(self, position: int = 0) -> list[int]:
@@ -84,4 +93,11 @@ class ResidentLoader:
         index = self.order[place]
         draws = self.draws[:, place].flatten(0, 1)
         pixels = self.view(self.tiles, index.repeat(self.views), draws)
-        return Batch(index, self.normalise(pixels), self.label[index])
+        return Batch(index, self.normalise(pixels), self.label[index], self.step_draws[place])
+
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images as they are, in the order of the data, ``size`` at a time."""
+        pad, (height, width) = self.view.pad, self.view.size
+        for tiles in self.tiles.split(size):
+            images = tiles[:, pad : pad + height, pad : pad + width]
+            yield self.normalise(images.permute(0, 3, 1, 2))

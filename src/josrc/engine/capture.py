@@ -18,9 +18,10 @@ Stepper = Callable[[int], None]
 class CapturedStepper:
     """Forward and backward compiled, the whole step replayed as a CUDA graph.
 
-    A graph is captured per batch size and momentum: Adam bakes its beta1 into the kernels, while
-    everything else that changes between epochs is read from tensors. The first steps of each size
-    run without a graph, and train like any other: they let the libraries allocate what they need.
+    A graph is captured per batch size, kind of step and momentum: Adam bakes its beta1 into the
+    kernels, while everything else that changes between epochs is read from tensors. The first steps
+    of each size and kind run without a graph, and train like any other: they let the libraries
+    allocate what they need.
     The last, smaller batch is captured without compilation, which would cost more than it saves.
     """
 
@@ -28,18 +29,21 @@ class CapturedStepper:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        # torch keeps eight versions of a function and no more; every program is one of its own.
+        torch.compiler.reset()
         self.compiled: Callable[[int], Tensor] = torch.compile(
             program.forward, fullgraph=True, dynamic=False
         )
-        self.graphs: dict[tuple[int, float], torch.cuda.CUDAGraph] = {}
-        self.calls: Counter[int] = Counter()
+        self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
+        self.calls: Counter[tuple[int, str]] = Counter()
         self.stream = torch.cuda.Stream(program.device)
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
-        key = (size, self.program.momentum)
-        if key not in self.graphs and self.calls[size] < self.WARM_UP:
-            self.calls[size] += 1
+        key = self._key(size)
+        kind = key[:2]
+        if key not in self.graphs and self.calls[kind] < self.WARM_UP:
+            self.calls[kind] += 1
             self._run_on_side_stream(size)
             return
         if key not in self.graphs:
@@ -48,7 +52,10 @@ class CapturedStepper:
 
     def ready(self, size: int) -> bool:
         """Whether a step of this size is captured, so that nothing can go wrong any more."""
-        return (size, self.program.momentum) in self.graphs
+        return self._key(size) in self.graphs
+
+    def _key(self, size: int) -> tuple[int, str, float]:
+        return size, self.program.method.phase, self.program.momentum
 
     def _forward(self, size: int) -> Tensor:
         compiled = size == self.program.loader.batch_size

@@ -18,6 +18,7 @@ from josrc.data.source import Source
 from josrc.data.views import Normalise, WeakView
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, accuracy
+from josrc.engine.survey import Survey
 from josrc.methods import Method, StepResult, get_method
 from josrc.models import create_model
 
@@ -35,6 +36,7 @@ class Program:
         loader: the training data.
         scalars: the schedule's values for this epoch, as tensors the step reads.
         loss_sum: sum of the losses of this epoch's samples.
+        surveyed: for how many epochs the method has looked at the whole training set.
     """
 
     def __init__(self, config: RunConfig, source: Source, device: torch.device) -> None:
@@ -53,11 +55,13 @@ class Program:
             config.batch_size,
             Normalise(source, config.model.image_size, device, config.views.normalise),
             device,
+            self.method.draws,
         )
         self.test_pixels = torch.from_numpy(source.test_images).to(device).permute(0, 3, 1, 2)
         self.test_labels = torch.from_numpy(source.test_labels).to(device)
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
+        self.surveyed = torch.zeros((), dtype=torch.long)
         self.scalars = {
             name: torch.tensor(float(value), device=device)
             for name, value in self.method.schedule(0, config.epochs).items()
@@ -76,7 +80,23 @@ class Program:
         if position == 0:
             self.loss_sum.zero_()
         self.method.train()
+        self.method.phase = self.method.phase_at(epoch, config.epochs)
+        self._survey(config.seed, epoch)
         return {"epoch": epoch + 1, "lr": lr, "threshold": schedule.get("threshold")}
+
+    @torch.no_grad()
+    def _survey(self, seed: int, epoch: int) -> None:
+        """Let the method look at the whole set, unless it did before the run was stopped."""
+        if int(self.surveyed) > epoch:
+            return
+        survey = Survey(self.loader, self._autocast, seed * 1_000_003 + epoch, self._forget_updates)
+        self.method.before_epoch(epoch, survey)
+        self.surveyed.fill_(epoch + 1)
+
+    def _forget_updates(self) -> None:
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                value.zero_()
 
     def forward(self, size: int) -> Tensor:
         """Views, loss and ledger of the next ``size`` samples: the part that can be compiled."""
@@ -138,6 +158,7 @@ class Program:
                 state[f"optimizer.{place}.{key}"] = value
         state |= {f"ledger.{key}": value for key, value in self.ledger.fields.items()}
         state["loss_sum"] = self.loss_sum
+        state["surveyed"] = self.surveyed
         return state
 
     @torch.no_grad()
@@ -190,7 +211,9 @@ def create_method(config: RunConfig, source: Source) -> Method:
             weights=config.model.weights,
         )
 
-    return get_method(config.method.name)(config.method, create_network)
+    method = get_method(config.method.name)(config.method, create_network)
+    method.prepare(source)
+    return method
 
 
 def create_optimizer(

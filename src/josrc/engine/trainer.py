@@ -267,7 +267,7 @@ class Trainer:
             "classes": self.source.closed_names,
             "epoch": self.epoch,
         }
-        save_tensors(path, self.program.method.state_dict(), story)
+        save_tensors(path, self.program.method.weights(), story)
 
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` holds."""

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from josrc.config import SCHEDULED, MethodSettings, phase
 from josrc.data.loaders import Batch
+from josrc.data.source import Source
+from josrc.engine.survey import Survey
 from josrc.errors import UserError
 from josrc.selection import forget_rate_schedule
 
@@ -60,6 +62,10 @@ class Method(nn.Module):
         reference: where the method was published.
         views: how many random views of each sample a step needs.
         selects: whether the method sorts samples into groups.
+        memory: buffers and modules that training needs and the trained network does not, such as
+            labels of every sample; kept in checkpoints, left out of the weights' files.
+        draws: how many random numbers a step needs for each of its samples.
+        phase: what kind of step the present epoch takes, as ``phase_at`` says.
     """
 
     Settings: ClassVar[type[MethodSettings]]
@@ -67,6 +73,9 @@ class Method(nn.Module):
     reference: ClassVar[str]
     views: ClassVar[int] = 1
     selects: ClassVar[bool] = True
+    memory: ClassVar[tuple[str, ...]] = ()
+    draws: int = 0
+    phase: str = "train"
 
     def __init__(self, settings: Any, create_network: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -76,6 +85,22 @@ class Method(nn.Module):
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Values the step reads in a zero-based epoch; the same keys in every epoch."""
         return {}
+
+    def prepare(self, source: Source) -> None:
+        """Register what is kept of every sample, once the data is there."""
+
+    def phase_at(self, epoch: int, epochs: int) -> str:
+        """The kind of step of a zero-based epoch; each kind is compiled and captured by itself.
+
+        For steps of different shape. Where only numbers differ, ``schedule`` is enough.
+        """
+        return "train"
+
+    def before_epoch(self, epoch: int, survey: Survey) -> None:
+        """Look at the whole training set before a zero-based epoch, and change buffers in place.
+
+        Called exactly once an epoch, without gradient, also in a run that is stopped and resumed.
+        """
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Loss and per-sample findings of one batch."""
@@ -87,6 +112,11 @@ class Method(nn.Module):
     def evaluated(self) -> dict[str, list[nn.Module]]:
         """Networks to test each epoch, by metric: ``test_accuracy`` first, each a mean over its."""
         return {"test_accuracy": [self.network]}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The state that makes up the trained networks, without the memory."""
+        state = self.state_dict()
+        return {key: state[key] for key in state if key.split(".")[0] not in self.memory}
 
     @property
     def variant(self) -> str | None:
