@@ -28,7 +28,13 @@ def standard(tmp_path_factory: pytest.TempPathFactory) -> float:
 # By how many points of test accuracy each method must be better than plain training.
 @pytest.mark.parametrize(
     ("method", "margin"),
-    [("f-correction", 5), ("pencil", 25), ("joint-optim", 15)],
+    [
+        ("f-correction", 5),
+        ("pencil", 25),
+        ("joint-optim", 15),
+        ("dividemix", 30),
+        ("m-correction", 10),
+    ],
 )
 def test_half_wrong_labels_are_withstood(
     method: str, margin: float, standard: float, tmp_path: Path
