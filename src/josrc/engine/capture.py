@@ -58,7 +58,8 @@ class CapturedStepper:
         return size, self.program.method.phase, self.program.momentum
 
     def _forward(self, size: int) -> Tensor:
-        compiled = size == self.program.loader.batch_size
+        whole = size == self.program.loader.batch_size
+        compiled = whole and self.program.method.compiles
         return self.compiled(size) if compiled else self.program.forward(size)
 
     def _run_on_side_stream(self, size: int) -> None:

@@ -64,6 +64,7 @@ class Method(nn.Module):
         selects: whether the method sorts samples into groups.
         memory: buffers and modules that training needs and the trained network does not, such as
             labels of every sample; kept in checkpoints, left out of the weights' files.
+        compiles: whether ``torch.compile`` can trace the step; otherwise it is captured as it is.
         draws: how many random numbers a step needs for each of its samples.
         phase: what kind of step the present epoch takes, as ``phase_at`` says.
     """
@@ -74,6 +75,7 @@ class Method(nn.Module):
     views: ClassVar[int] = 1
     selects: ClassVar[bool] = True
     memory: ClassVar[tuple[str, ...]] = ()
+    compiles: ClassVar[bool] = True
     draws: int = 0
     phase: str = "train"
 
@@ -135,6 +137,24 @@ def describe(logits: Tensor, label: Tensor) -> dict[str, Tensor]:
         "confidence": top.exp(),
         "label_probability": given.exp(),
     }
+
+
+def move_teacher(
+    teacher: nn.Module, student: nn.Module, decay: float, statistics: bool = False
+) -> None:
+    """Move a mean teacher towards its student, after an update and without gradient.
+
+    Args:
+        teacher: whose parameters become ``decay`` times their own plus the rest of the student's.
+        student: whose parameters they are.
+        decay: how much of itself the teacher keeps.
+        statistics: whether it takes over the student's running statistics.
+    """
+    own: list[Tensor] = list(teacher.parameters())
+    torch._foreach_lerp_(own, [p.detach() for p in student.parameters()], 1 - decay)
+    if statistics:
+        for buffer, students in zip(teacher.buffers(), student.buffers(), strict=True):
+            buffer.copy_(students)
 
 
 # --- two networks --------------------------------------------------------------------------------
