@@ -21,6 +21,7 @@ MARGINS = {
     "dividemix": 30,
     "m-correction": 20,
     "mlnt": 15,
+    "metacleaner": 5,
 }
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from josrc.data.source import Source
 from josrc.data.views import Normalise, WeakView
+from josrc.errors import UserError
 
 NO_DRAWS = torch.empty(0, 0)
 
@@ -51,12 +52,19 @@ class ResidentLoader:
         normalise: Normalise,
         device: torch.device,
         step_draws: int = 0,
+        group_size: int = 1,
     ) -> None:
+        if batch_size % group_size:
+            raise UserError(
+                f"batch_size={batch_size} does not hold whole groups of method.group_size="
+                f"{group_size} samples. Choose a multiple of {group_size}."
+            )
         tiles = torch.from_numpy(source.images).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
         self.tiles = F.pad(tiles, (0, 0, view.pad, view.pad, view.pad, view.pad))
         self.label = torch.from_numpy(source.given).to(device)
         self.view, self.views, self.batch_size = view, views, batch_size
+        self.group_size = group_size
         self.normalise = normalise
         self.order = torch.zeros(len(source), dtype=torch.long, device=device)
         self.draws = torch.zeros(views, len(source), view.draws, device=device)
@@ -70,7 +78,10 @@ class ResidentLoader:
     def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
         """Draw the plan of an epoch and go to a place in it."""
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        self.order.copy_(torch.randperm(len(self), generator=generator))
+        order = torch.randperm(len(self), generator=generator)
+        if self.group_size > 1:
+            order = grouped_order(order, self.label.cpu(), self.group_size, generator)
+        self.order.copy_(order)
         self.draws.copy_(torch.rand(self.draws.shape, generator=generator))
         self.step_draws.copy_(torch.rand(self.step_draws.shape, generator=generator))
         self.cursor.fill_(position)
@@ -101,3 +112,22 @@ class ResidentLoader:
         for tiles in self.tiles.split(size):
             images = tiles[:, pad : pad + height, pad : pad + width]
             yield self.normalise(images.permute(0, 3, 1, 2))
+
+
+def grouped_order(order: Tensor, label: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """An order in which samples of one label stand together, ``size`` of them, the groups mixed.
+
+    Args:
+        order: a random order of all samples, ``(N,)``.
+        label: their labels, ``(N,)``.
+        size: of a group. What a class has over comes last, without a group.
+        generator: mixes the groups.
+    """
+    by_class = order[label[order].argsort(stable=True)]
+    own = label[by_class]
+    counts = own.bincount()
+    place = torch.arange(len(own)) - (counts.cumsum(0) - counts)[own]
+    whole = place < (counts // size * size)[own]
+    groups = by_class[whole].view(-1, size)
+    mixed = groups[torch.randperm(len(groups), generator=generator)]
+    return torch.cat([mixed.flatten(), by_class[~whole]])

@@ -56,6 +56,7 @@ class Program:
             Normalise(source, config.model.image_size, device, config.views.normalise),
             device,
             self.method.draws,
+            self.method.group_size,
         )
         self.test_pixels = torch.from_numpy(source.test_images).to(device).permute(0, 3, 1, 2)
         self.test_labels = torch.from_numpy(source.test_labels).to(device)

@@ -66,6 +66,7 @@ class Method(nn.Module):
             labels of every sample; kept in checkpoints, left out of the weights' files.
         compiles: whether ``torch.compile`` can trace the step; otherwise it is captured as it is.
         draws: how many random numbers a step needs for each of its samples.
+        group_size: how many samples of one given label stand together in a batch; 1 mixes all.
         phase: what kind of step the present epoch takes, as ``phase_at`` says.
     """
 
@@ -77,6 +78,7 @@ class Method(nn.Module):
     memory: ClassVar[tuple[str, ...]] = ()
     compiles: ClassVar[bool] = True
     draws: int = 0
+    group_size: int = 1
     phase: str = "train"
 
     def __init__(self, settings: Any, create_network: Callable[[], nn.Module]) -> None:

@@ -25,6 +25,11 @@ class Classifier(nn.Module):
         self.backbone = backbone
         self.head = head
 
+    @property
+    def num_features(self) -> int:
+        """How many features the head takes."""
+        return next(m.in_features for m in self.head.modules() if isinstance(m, nn.Linear))
+
     def forward(self, images: Tensor) -> Tensor:
         """Logits ``(batch, classes)``."""
         logits: Tensor = self.head(self.backbone(images))
