@@ -22,6 +22,7 @@ MARGINS = {
     "m-correction": 20,
     "mlnt": 15,
     "metacleaner": 5,
+    "deepself": 5,
 }
 
 
