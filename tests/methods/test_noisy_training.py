@@ -23,6 +23,7 @@ MARGINS = {
     "mlnt": 15,
     "metacleaner": 5,
     "deepself": 5,
+    "cleannet": 15,
 }
 
 

@@ -35,6 +35,8 @@ class Source:
         mean: channel means for normalisation, in [0, 1].
         std: channel standard deviations.
         superclass: superclass of every class, where the data has any.
+        verified: 1 where people checked the given label and found it right, 0 where wrong, -1 where
+            nobody looked, ``(N,)``; none where nobody looked at all.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Source:
     mean: Triple
     std: Triple
     superclass: list[int] | None = None
+    verified: NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.images)
