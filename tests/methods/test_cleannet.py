@@ -1,4 +1,4 @@
-"""CleanNet: its comparison in numpy, its loss by hand, its labels, and that it learns to compare."""
+"""CleanNet: its comparison in numpy, its loss by hand, and that it learns to compare."""
 
 from __future__ import annotations
 
