@@ -77,5 +77,5 @@ class MetaCleaner(Method):
         # How much a sample counts beside the one of its group that counts most.
         worth = (weight / weight.amax(dim=1, keepdim=True)).detach()
         worth = torch.where(alike[:, None], worth, 1.0).flatten()
-        worth = torch.cat([worth, torch.ones_like(found["confidence"][whole:])])
+        worth = torch.cat([worth, torch.ones_like(found["label_probability"][whole:])])
         return StepResult(loss, **found, clean_likelihood=worth)
