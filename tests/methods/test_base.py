@@ -50,6 +50,9 @@ def test_two_networks_are_described_sample_by_sample() -> None:
     np.testing.assert_allclose(found["label_probability"], p[range(30), label], rtol=1e-5)
     mean = (p[range(30), label] + q[range(30), label]) / 2
     np.testing.assert_allclose(found["clean_likelihood"], mean, rtol=1e-5)
+    np.testing.assert_allclose(found["opinion"], (p + q) / 2, rtol=1e-5)
+    second = found["second_label_probability"]
+    np.testing.assert_allclose(second, q[range(30), label], rtol=1e-5)
 
 
 @pytest.mark.parametrize("key", SMALL_LOSS)

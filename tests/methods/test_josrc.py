@@ -159,13 +159,17 @@ def test_the_findings_are_those_of_view_1_and_of_the_teacher() -> None:
     result = step(make_method())
     p = np.exp(FIRST)
     np.testing.assert_array_equal(result.prediction, p.argmax(axis=1))
-    np.testing.assert_allclose(result.confidence, p.max(axis=1), rtol=1e-5)
+    everyone = (p + np.exp(SECOND)) / 4 + TAUGHT / 2
+    np.testing.assert_allclose(result.opinion, everyone, rtol=1e-5)
+    assert not result.opinion.requires_grad
     np.testing.assert_allclose(result.label_probability, p[range(6), LABELS], rtol=1e-5)
     np.testing.assert_allclose(result.sample_loss, -FIRST[range(6), LABELS], rtol=1e-5)
     assert result.agreement is not None
     assert result.second_prediction is not None
     assert result.agreement.tolist() == [1, 0, 1, 1, 0, 0]
     np.testing.assert_array_equal(result.second_prediction, TAUGHT.argmax(axis=1))
+    assert result.second_label_probability is not None
+    np.testing.assert_allclose(result.second_label_probability, TAUGHT[range(6), LABELS], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from josrc.engine.adam import TensorAdam
 from josrc.engine.program import Program
 from josrc.errors import InterruptedRunError, UserError
 
@@ -16,13 +17,13 @@ Stepper = Callable[[int], None]
 
 
 class CapturedStepper:
-    """Forward and backward compiled, the whole step replayed as a CUDA graph.
+    """Forward, backward and update compiled, the whole step replayed as a CUDA graph.
 
-    A graph is captured per batch size, kind of step and momentum: Adam bakes its beta1 into the
-    kernels, while everything else that changes between epochs is read from tensors. The first steps
-    of each size and kind run without a graph, and train like any other: they let the libraries
-    allocate what they need.
-    The last, smaller batch is captured without compilation, which would cost more than it saves.
+    A graph is captured per batch size and kind of step; whatever else changes between epochs is
+    read from tensors. (SGD bakes its momentum into its kernel: with it, a new momentum is captured
+    anew.) The first steps of each size and kind run without a graph, and train like any other: they
+    let the libraries allocate what they need. The last, smaller batch is captured without
+    compilation of its forward and backward passes, which would cost more than it saves.
     """
 
     WARM_UP = 3
@@ -34,45 +35,67 @@ class CapturedStepper:
         self.compiled: Callable[[int], Tensor] = torch.compile(
             program.forward, fullgraph=True, dynamic=False
         )
-        self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
+        self.adam = None
+        if isinstance(program.optimizer, torch.optim.Adam):
+            self.adam = TensorAdam(program.optimizer)
+            self.compiled_update: Callable[[list[Tensor]], None] = torch.compile(
+                self._adam_update, fullgraph=True, dynamic=False
+            )
+        self.graphs: dict[tuple[int, str, float | None], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
         self.stream = torch.cuda.Stream(program.device)
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
-        key = self._key(size)
-        kind = key[:2]
-        if key not in self.graphs and self.calls[kind] < self.WARM_UP:
+        if self.adam is not None:
+            self.adam.set_beta1(self.program.momentum)
+        kind = size, self.program.method.phase
+        if self.ready(size):
+            self.graphs[self._key(size)].replay()
+        elif self.calls[kind] < self.WARM_UP:
             self.calls[kind] += 1
             self._run_on_side_stream(size)
-            return
-        if key not in self.graphs:
-            self.graphs[key] = self._capture(size)
-        self.graphs[key].replay()
+        else:
+            self.graphs[self._key(size)] = self._capture(size)
+            self.graphs[self._key(size)].replay()
 
     def ready(self, size: int) -> bool:
         """Whether a step of this size is captured, so that nothing can go wrong any more."""
         return self._key(size) in self.graphs
 
-    def _key(self, size: int) -> tuple[int, str, float]:
-        return size, self.program.method.phase, self.program.momentum
+    def _key(self, size: int) -> tuple[int, str, float | None]:
+        momentum = self.program.momentum if self.adam is None else None
+        return size, self.program.method.phase, momentum
 
     def _forward(self, size: int) -> Tensor:
         whole = size == self.program.loader.batch_size
         compiled = whole and self.program.method.compiles
         return self.compiled(size) if compiled else self.program.forward(size)
 
+    def _update(self) -> None:
+        found = [] if self.adam is None else [p.grad for p in self.adam.parameters]
+        gradients = [gradient for gradient in found if gradient is not None]
+        if self.adam is not None and len(gradients) == len(found):
+            self.compiled_update(gradients)
+        else:
+            self.program.update()
+
+    def _adam_update(self, gradients: list[Tensor]) -> None:
+        assert self.adam is not None
+        self.adam.step(gradients)
+        self.program.method.after_update()
+
     def _run_on_side_stream(self, size: int) -> None:
         current = torch.cuda.current_stream(self.program.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            self.program.train_step(size, self._forward)
+            self.program.train_step(size, self._forward, self._update)
         current.wait_stream(self.stream)
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.stream):
-            self.program.train_step(size, self._forward)
+            self.program.train_step(size, self._forward, self._update)
         return graph
 
 

@@ -1,71 +1,131 @@
 """The ledger: what training has learned about every sample.
 
 A few numbers a sample, on the device, written inside the training step and kept with the
-checkpoint. Every method fills the same ledger.
+checkpoint. Every method fills the same ledger, so every method can audit.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from josrc.methods.base import StepResult
 
-# How much of a running mean an epoch replaces: about the last ten epochs count.
+# How much of a running mean a visit replaces: about the last ten epochs count.
 RUNNING = 0.1
+# A rival whose share of the visits falls to this gives its place to the next class that wins.
+RIVAL_LOST = 0.25
+
+# Means over visits; -1 until the first. "Opinion" is the mean of all predictions a step makes of a
+# sample: of its views, its networks, its teacher.
+MEANS = (
+    "mean_clean_likelihood",  # the method's own score for "the label is right"
+    "mean_label_probability",  # of the given label, on view 1
+    "mean_second_label_probability",  # of the given label, by the teacher or the second network
+    "mean_agreement",  # of views or networks on the top class
+    "mean_loss",  # against the given label
+    "mean_entropy",  # of the opinion, 0 (certain) to 1 (uniform)
+    "mean_confidence",  # the opinion's highest probability
+    "mean_label_share",  # how often the given label was the opinion's top class
+    "mean_rival_share",  # how often the rival was
+    "mean_rival_probability",  # of the rival, by the opinion, since it became the rival
+    "long_label_probability",  # of the given label, by the opinion; all visits count alike
+    "long_margin",  # that less the highest probability of another class
+    "long_entropy",
+)
+# Whole numbers; classes and groups are -1 until they are known.
+COUNTS = {
+    "prediction": -1,  # top class of view 1, last visit
+    "second_prediction": -1,  # top class of the teacher or the second network, last visit
+    "group": -1,  # last visit
+    "rival": -1,  # the class other than the given one that wins most, in the visits that count
+    "visits": 0,
+    "changes": 0,  # how often the prediction was another than at the visit before
+}
 
 
 class Ledger:
-    """Per-sample findings, each a vector ``(N,)``; 37 bytes a sample.
+    """Per-sample findings, each a vector ``(N,)``; 64 bytes a sample.
+
+    A sample's numbers lie side by side in two tables: a visit reads and writes a row of each, which
+    costs a step a few small kernels, whatever the number of findings.
 
     Attributes:
-        fields: the vectors by name. Those that begin with ``mean_`` are running means over epochs,
-            the others hold the last visit. A sample that was never visited has prediction -1.
+        fields: the vectors by name. ``mean_`` is a running mean over about the last ten visits (all
+            of them, while there are fewer), ``long_`` the mean over all visits.
     """
 
     def __init__(self, samples: int, device: torch.device) -> None:
-        def column(fill: float, dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.full((samples,), fill, dtype=dtype, device=device)
+        self.means = torch.full((samples, len(MEANS)), -1.0, device=device)
+        unwritten = torch.tensor(list(COUNTS.values()), dtype=torch.int16, device=device)
+        self.counts = unwritten.repeat(samples, 1)
+        self.fields = dict(zip(MEANS, self.means.unbind(1), strict=True))
+        self.fields |= dict(zip(COUNTS, self.counts.unbind(1), strict=True))
 
-        self.fields = {
-            "prediction": column(-1, torch.int16),
-            "second_prediction": column(-1, torch.int16),
-            "group": column(-1, torch.int8),
-            "loss": column(0),
-            "confidence": column(0),
-            "clean_likelihood": column(0),
-            "mean_clean_likelihood": column(-1),
-            "mean_label_probability": column(-1),
-            "mean_agreement": column(-1),
-            "mean_loss": column(-1),
-            "changes": column(0, torch.int32),
-        }
+    @torch.no_grad()
+    def record(self, index: Tensor, label: Tensor, found: StepResult) -> None:
+        """Write what a step found out about the samples ``index`` with given ``label``."""
+        counts = dict(zip(COUNTS, self.counts[index].long().unbind(1), strict=True))
+        means = dict(zip(MEANS, self.means[index].unbind(1), strict=True))
+        counts["visits"] = counts["visits"] + 1
+        all_visits = 1 / counts["visits"]
+        running = all_visits.clamp(min=RUNNING)
+        winner = found.opinion.argmax(dim=1)
+        for name, value in _findings(found, winner, label).items():
+            if value is not None:
+                weight = all_visits if name.startswith("long_") else running
+                means[name] = torch.lerp(means[name], value.float(), weight)
 
-    def record(self, index: Tensor, found: StepResult) -> None:
-        """Write what a step found out about the samples ``index``, ``(batch,)``."""
-        before = self.fields["prediction"][index]
-        changed = (before >= 0) & (before != found.prediction)
-        self._write("changes", index, self.fields["changes"][index] + changed)
-        self._write("prediction", index, found.prediction)
-        self._write("loss", index, found.sample_loss)
-        self._write("confidence", index, found.confidence)
-        self._blend("mean_loss", index, found.sample_loss)
-        self._blend("mean_label_probability", index, found.label_probability)
-        if found.second_prediction is not None:
-            self._write("second_prediction", index, found.second_prediction)
-        if found.group is not None:
-            self._write("group", index, found.group)
-        if found.clean_likelihood is not None:
-            self._write("clean_likelihood", index, found.clean_likelihood)
-            self._blend("mean_clean_likelihood", index, found.clean_likelihood)
-        if found.agreement is not None:
-            self._blend("mean_agreement", index, found.agreement)
+        rival = _rival(counts["rival"], means, winner, label, running)
+        of_rival = found.opinion.gather(1, rival.clamp(min=0)[:, None]).squeeze(1) * (rival >= 0)
+        kept = torch.lerp(means["mean_rival_probability"].clamp(min=0), of_rival, running)
+        means["mean_rival_probability"] = torch.where(rival == counts["rival"], kept, of_rival)
+        counts["rival"] = rival
 
-    def _write(self, name: str, index: Tensor, values: Tensor) -> None:
-        field = self.fields[name]
-        field.index_copy_(0, index, values.detach().to(field.dtype))
+        before = counts["prediction"]
+        counts["changes"] = counts["changes"] + ((before >= 0) & (before != found.prediction))
+        for name in ("prediction", "second_prediction", "group"):
+            value = getattr(found, name)
+            counts[name] = counts[name] if value is None else value
+        self.means.index_copy_(0, index, torch.stack(list(means.values()), dim=1))
+        # Visits and changes stop at the largest number an int16 holds, rather than turn negative.
+        table = torch.stack([value.long() for value in counts.values()], dim=1)
+        self.counts.index_copy_(0, index, table.clamp(max=2**15 - 1).short())
 
-    def _blend(self, name: str, index: Tensor, values: Tensor) -> None:
-        """Running mean that starts with the first value; -1 marks a field never written."""
-        old, new = self.fields[name][index], values.detach().float()
-        self._write(name, index, torch.where(old < 0, new, torch.lerp(old, new, RUNNING)))
+
+def _findings(found: StepResult, winner: Tensor, label: Tensor) -> dict[str, Tensor | None]:
+    """What a visit adds to each mean but those of the rival, each ``(batch,)``."""
+    opinion, given = found.opinion, label[:, None]
+    of_label = opinion.gather(1, given).squeeze(1)
+    of_others = opinion.scatter(1, given, -1.0).amax(dim=1)
+    entropy = torch.special.entr(opinion).sum(dim=1) / math.log(max(2, opinion.shape[1]))
+    return {
+        "mean_clean_likelihood": found.clean_likelihood,
+        "mean_label_probability": found.label_probability,
+        "mean_second_label_probability": found.second_label_probability,
+        "mean_agreement": found.agreement,
+        "mean_loss": found.sample_loss,
+        "mean_entropy": entropy,
+        "mean_confidence": torch.maximum(of_label, of_others),
+        "mean_label_share": winner == label,
+        "long_label_probability": of_label,
+        "long_margin": of_label - of_others,
+        "long_entropy": entropy,
+    }
+
+
+def _rival(
+    rival: Tensor, means: dict[str, Tensor], winner: Tensor, label: Tensor, weight: Tensor
+) -> Tensor:
+    """The rival after a visit, ``(batch,)``; its share of the visits is brought up to date.
+
+    A vote with one candidate, after Boyer and Moore: a winner that is neither the given label nor
+    the rival takes the rival's place once the rival has all but stopped winning.
+    """
+    share = torch.lerp(means["mean_rival_share"].clamp(min=0), (winner == rival).float(), weight)
+    replaced = (winner != label) & (winner != rival)
+    replaced &= (rival < 0) | (share <= weight.clamp(min=RIVAL_LOST))
+    means["mean_rival_share"] = torch.where(replaced, weight, share)
+    return torch.where(replaced, winner, rival)

@@ -104,17 +104,26 @@ class Program:
         batch = self.loader.fetch(size)
         with self._autocast():
             found: StepResult = self.method.step(batch, self.scalars)
-        self.ledger.record(batch.index, found)
+        self.ledger.record(batch.index, batch.label, found)
         self.loss_sum += found.loss.detach() * size
         self.loader.cursor += size
         return found.loss
 
-    def train_step(self, size: int, forward: Callable[[int], Tensor] | None = None) -> None:
+    def train_step(
+        self,
+        size: int,
+        forward: Callable[[int], Tensor] | None = None,
+        update: Callable[[], None] | None = None,
+    ) -> None:
         """One whole training step."""
         loss = (forward or self.forward)(size)
         loss.backward()
-        self.optimizer.step()
+        (update or self.update)()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def update(self) -> None:
+        """Move the networks along their gradients."""
+        self.optimizer.step()
         self.method.after_update()
 
     def end_epoch(self) -> Row:

@@ -24,29 +24,32 @@ Scalars = Mapping[str, Tensor]
 class StepResult:
     """What a step hands back: the loss to minimise, and what it learned about its samples.
 
-    Every tensor but the loss is ``(batch,)`` and carries no gradient.
+    Every tensor but loss and opinion is ``(batch,)``; all but the loss carry no gradient.
 
     Attributes:
         loss: scalar.
         sample_loss: each sample's own loss against its given label.
         prediction: top class of view 1.
-        confidence: probability of that class.
         label_probability: probability of the given label on view 1.
+        opinion: mean of all predictions the step makes of a sample, ``(batch, classes)``: of its
+            views, its networks, its teacher.
         group: 0 clean, 1 ID, 2 OOD; none for a method that selects nothing.
         clean_likelihood: the method's score in [0, 1] for "the given label is right".
         agreement: 1 where the views (or networks) agree on the top class, else 0.
         second_prediction: top class of the teacher, or of the second network.
+        second_label_probability: probability that one gives the given label.
     """
 
     loss: Tensor
     sample_loss: Tensor
     prediction: Tensor
-    confidence: Tensor
     label_probability: Tensor
+    opinion: Tensor
     group: Tensor | None = None
     clean_likelihood: Tensor | None = None
     agreement: Tensor | None = None
     second_prediction: Tensor | None = None
+    second_label_probability: Tensor | None = None
 
 
 class Method(nn.Module):
@@ -131,13 +134,12 @@ class Method(nn.Module):
 def describe(logits: Tensor, label: Tensor) -> dict[str, Tensor]:
     """The findings every method can give, from the logits of view 1 ``(batch, classes)``."""
     log_p = torch.log_softmax(logits.detach().float(), dim=1)
-    top, prediction = log_p.max(dim=1)
     given = log_p.gather(1, label[:, None]).squeeze(1)
     return {
         "sample_loss": -given,
-        "prediction": prediction,
-        "confidence": top.exp(),
+        "prediction": log_p.argmax(dim=1),
         "label_probability": given.exp(),
+        "opinion": log_p.exp(),
     }
 
 
@@ -185,14 +187,16 @@ class TwoNetworks(Method):
 def describe_both(first: Tensor, second: Tensor, label: Tensor) -> dict[str, Tensor]:
     """The findings of two networks from their logits ``(batch, classes)``.
 
-    ``describe`` of the first network; whether both have the same top class; and as the likelihood
-    that the given label is right the mean of the probabilities that the networks give it.
+    ``describe`` of the first network; whether both have the same top class; as opinion the mean of
+    both; and as the likelihood that the given label is right its probability in that mean.
     """
     found, other = describe(first, label), describe(second, label)
     return found | {
         "clean_likelihood": (found["label_probability"] + other["label_probability"]) / 2,
         "agreement": (found["prediction"] == other["prediction"]).float(),
         "second_prediction": other["prediction"],
+        "second_label_probability": other["label_probability"],
+        "opinion": (found["opinion"] + other["opinion"]) / 2,
     }
 
 

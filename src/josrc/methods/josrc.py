@@ -146,13 +146,17 @@ class JoSRC(Method):
             one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
             consistency = self._consistency(one, two, group == OOD).mean()  # Eq. 9
             loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
+        found = describe(first, batch.label)
+        student = (found.pop("opinion") + second.detach().softmax(dim=1)) / 2
         return StepResult(
             loss,
-            **describe(first, batch.label),
+            **found,
+            opinion=(student + taught) / 2,
             group=group,
             clean_likelihood=likelihood,
             agreement=1 - disagree,
             second_prediction=taught.argmax(dim=1),
+            second_label_probability=taught.gather(1, batch.label[:, None]).squeeze(1),
         )
 
     def after_update(self) -> None:
