@@ -118,3 +118,18 @@ def test_a_method_that_looks_at_its_data_falls_back_on_the_gpu() -> None:
 def test_the_captured_engine_needs_a_gpu() -> None:
     with pytest.raises(UserError, match="needs a GPU"):
         create_stepper(program("standard", "cpu"), "captured")
+
+
+def test_a_new_kind_of_step_is_traced_anew() -> None:
+    torch.compiler.reset()
+    config = configure("digits-o", noise="symmetric", rate=0.5, method="dividemix")
+    source = load_source(config.data)
+    plain, traced = (Program(config, source, torch.device("cpu")) for _ in range(2))
+    forward = torch.compile(traced.forward, fullgraph=True, dynamic=False, backend="eager")
+    for epoch in (0, 20):
+        for built in (plain, traced):
+            built.begin_epoch(config, epoch)
+        plain.train_step(128)
+        traced.train_step(128, forward)
+    for name, value in plain.tensors().items():
+        torch.testing.assert_close(traced.tensors()[name], value, msg=name)

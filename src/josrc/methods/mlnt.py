@@ -21,6 +21,7 @@ from josrc.data.loaders import Batch
 from josrc.engine.survey import Survey
 from josrc.losses import soft_cross_entropy
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
+from josrc.models.hardware import second_gradients
 
 
 class MLNTSettings(MethodSettings):
@@ -97,6 +98,10 @@ class MLNT(Method):
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy, and how far steps on wrong labels would lead away from the teacher."""
+        with second_gradients():
+            return self._step(batch, at)
+
+    def _step(self, batch: Batch, at: Scalars) -> StepResult:
         logits = self.network(batch.images).float()
         loss = F.cross_entropy(logits, batch.label)
         if self.phase == "warm-up":
