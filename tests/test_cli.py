@@ -54,7 +54,7 @@ def test_a_run_leaves_the_folder_of_the_contract(run: Path) -> None:
     files = """
         config.yaml environment.json noise.npz metrics.csv summary.json checkpoint
         weights/last.safetensors weights/best.safetensors plots/accuracy.png plots/selection.png
-        plots/threshold.png plots/groups.png plots/views.png
+        plots/threshold.png plots/groups.png plots/views.png audit/verdicts.csv audit/summary.json
     """
     for name in files.split():
         assert (run / name).exists(), name

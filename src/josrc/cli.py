@@ -28,7 +28,13 @@ app = typer.Typer(
 bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
 app.add_typer(bench, name="bench")
 
-Data = Annotated[str, typer.Argument(help="digits-o, cifar100n-c or cifar80n-o.")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="digits-o, cifar100n-c, cifar80n-o, or a path: a folder of class folders, a manifest "
+        "(csv, tsv, jsonl, parquet). hf:NAME is a Hugging Face data set."
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Any configuration key: method.alpha=0.3."),
@@ -79,6 +85,23 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Of weights, order and views.")] = None,
     device: Device = None,
     engine: Annotated[str | None, typer.Option(help="auto, captured or eager.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Own images: others with true labels to test on.")
+    ] = None,
+    val: Annotated[
+        float | None, typer.Option(help="Own images: hold out this share of each class.")
+    ] = None,
+    path_column: Annotated[str | None, typer.Option(help="Manifest: the paths' column.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Manifest: the labels' column.")] = None,
+    allow_outside: Annotated[
+        bool | None, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
+    ] = None,
+    allow_skipped: Annotated[
+        bool | None, typer.Option("--allow-skipped", help="Train even if over 5 % can't be read.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that decode images; one a core.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
     data_root: DataRoot = None,
@@ -91,14 +114,14 @@ def train(
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
     from josrc.config import parse_override, parse_yaml
-    from josrc.runs import configure, start
+    from josrc.runs import plan, start
 
     layers = [parse_override(pair) for pair in overrides or []]
     if config is not None:
         if not config.is_file():
             raise UserError(f"Configuration file {config} does not exist.")
         layers.insert(0, parse_yaml(config.read_bytes(), str(config)))
-    settings = configure(
+    settings, source = plan(
         data,
         recipe=recipe,
         layers=layers,
@@ -117,9 +140,17 @@ def train(
         device=device,
         engine=engine,
         data_root=data_root,
+        test=test,
+        val=val,
+        path_column=path_column,
+        label_column=label_column,
+        allow_outside=allow_outside,
+        allow_skipped=allow_skipped,
+        workers=workers,
     )
     console = _console(quiet)
-    _report(start(settings, out, overwrite=overwrite, console=console), console)
+    run = start(settings, out, overwrite=overwrite, console=console, source=source)
+    _report(run, console)
 
 
 @app.command()
@@ -133,6 +164,17 @@ def resume(
     from josrc.runs import resume as resume_run
 
     _report(resume_run(run, data_root=data_root, device=device, quiet=quiet), _console(quiet))
+
+
+@app.command()
+def audit(run: RunArgument, data_root: DataRoot = None) -> None:
+    """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
+    from josrc.audit.folder import verdict_line
+    from josrc.runs import audit as audit_run
+    from josrc.terminal import say
+
+    summary = audit_run(run, data_root=data_root)
+    say(_console(), verdict_line(summary, run / "audit"))
 
 
 @app.command()
@@ -150,13 +192,15 @@ def noise(
     """
     from josrc.data.labels import write_noise_file
     from josrc.data.source import load_source
-    from josrc.runs import configure
+    from josrc.runs import configure, in_files, prepared
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
     settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
     source = load_source(settings.data)
-    write_noise_file(out, source.given, source.true, source.kind)
+    if in_files(source):
+        source = prepared(source, settings, _console())
+    write_noise_file(out, source.given, source.true, source.kind, source.digest)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
 
 
@@ -234,7 +278,9 @@ def bench_run(
 
 @bench.command("show")
 def bench_show(
-    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
+    suite: Annotated[
+        str, typer.Argument(help="table1 to table4, ablation, selection, digits or audit.")
+    ],
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
     """Show a table: the paper's number, ours, and the difference."""
@@ -282,6 +328,60 @@ def bench_speed(
     )
 
 
+@bench.command("audit")
+def bench_audit(
+    data: Annotated[
+        list[str] | None, typer.Option(help="cifar80n-o, cifar100n-c (both by default), digits-o.")
+    ] = None,
+    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
+    ] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+    scratch: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs/bench"),
+) -> None:
+    """Compare verdicts with the truth, ours beside cleanlab's."""
+    from josrc.bench.audit import run_audits
+
+    run_audits(
+        data=_names(data),
+        cells=_names(cells),
+        sides=_names(sides),
+        seeds=seeds,
+        options={"epochs": epochs, "data_root": data_root, "device": device},
+        results=results,
+        scratch=scratch,
+        console=_console(),
+    )
+
+
+@bench.command("loader")
+def bench_loader(
+    images: Annotated[int, typer.Option(min=2, help="JPEGs of each size, made for it.")] = 512,
+    epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
+    device: Device = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+) -> None:
+    """Time reading images from files: torchvision's folder and loader, and josrc's."""
+    from josrc.bench.loader import run_loader
+
+    run_loader(
+        images=images,
+        epochs=epochs,
+        batch_size=batch_size,
+        workers=workers,
+        device_name_wanted=device,
+        results=results,
+        console=_console(),
+    )
+
+
 def _names(options: list[str] | None) -> list[str]:
     """Names given one an option, or several in one with commas."""
     return [name for option in options or [] for name in option.split(",") if name]
@@ -294,14 +394,27 @@ def _console(quiet: bool = False) -> Console:
 
 
 def _report(run: Run, console: Console) -> None:
+    from josrc.audit.folder import verdict_line
     from josrc.terminal import say
 
     summary = run.summary
+    if summary["last10_mean"] is not None:
+        result = (
+            f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
+            f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
+            f"{summary['best_epoch']}"
+        )
+    elif summary.get("agreement") is not None:
+        result = (
+            f"The network agrees with {summary['agreement']:.2f} % of the given labels it was not "
+            "trained on, right or wrong; without --test there is no accuracy"
+        )
+    else:
+        result = "Trained. Without --test there is no accuracy to report"
     say(
         console,
-        f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
-        f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
-        f"{summary['best_epoch']}, {summary['seconds_total']:.0f} s.\nRun folder: {run.path}",
+        f"{result}, {summary['seconds_total']:.0f} s.\n"
+        f"{verdict_line(run.audit, run.path / 'audit')}\nRun folder: {run.path}",
     )
 
 

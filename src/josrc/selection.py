@@ -94,8 +94,8 @@ def small_loss(loss: Tensor, count: Tensor, among: Tensor | None = None) -> Tens
     loss = loss.detach()
     if among is not None:
         loss = torch.where(among, loss, torch.inf)
-    # The place of each sample in the order, by counting who stands before it: a sort compiles to far
-    # more code. Comparing places with a scalar keeps all shapes fixed.
+    # The place of each sample in the order, by counting who stands before it: a sort compiles to
+    # far more code. Comparing places with a scalar keeps all shapes fixed.
     place = torch.arange(len(loss), device=loss.device)
     before = (loss < loss[:, None]) | ((loss == loss[:, None]) & (place < place[:, None]))
     return before.sum(dim=1) < count

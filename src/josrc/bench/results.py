@@ -6,13 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc.bench.paper import Cell
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.files import write_text
+
+# The suite whose results are no runs but comparisons of verdicts with the truth.
+AUDIT = "audit"
 
 
 @dataclass(frozen=True)
@@ -69,16 +72,32 @@ class Result(BaseModel):
         return {int(e): value for e, value in pairs if e is not None and value is not None}
 
 
+class AuditResult(BaseModel):
+    """What tables read of a side of an audit; files hold more."""
+
+    seed: int
+    measures: dict[str, float | None]
+    seconds_training: float
+    seconds_audit: float
+    epochs: int
+    device: str
+
+
 @dataclass
 class Results:
     """Results by their path below the root, and a line for each file that is none."""
 
     runs: dict[Path, Result] = field(default_factory=dict)
+    audits: dict[Path, AuditResult] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def at(self, place: Path) -> list[Result]:
         """Results in one folder: the seeds of one method in one cell."""
         return [result for path, result in self.runs.items() if path.parent == place]
+
+    def audits_at(self, place: Path) -> list[AuditResult]:
+        """Audits in one folder: the seeds of one side of one cell."""
+        return [result for path, result in self.audits.items() if path.parent == place]
 
 
 def save_result(root: Path, key: ResultKey, summary: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -95,14 +114,20 @@ def load_results(root: Path, suites: Sequence[str]) -> Results:
     for path in sorted(files):
         name = path.relative_to(root)
         try:
-            results.runs[name] = _read(path, name)
+            if name.parts[0] == AUDIT:
+                results.audits[name] = _read(path, name, AuditResult)
+            else:
+                results.runs[name] = _read(path, name, Result)
         except (ValueError, OSError) as error:
             results.problems.append(f"{name.as_posix()}: not a result ({_reason(error)})")
     return results
 
 
-def _read(path: Path, name: Path) -> Result:
-    result = Result.model_validate_json(path.read_bytes())
+Kind = TypeVar("Kind", Result, AuditResult)
+
+
+def _read(path: Path, name: Path, kind: type[Kind]) -> Kind:
+    result = kind.model_validate_json(path.read_bytes())
     if len(name.parts) != 5 or name.name != f"seed-{result.seed}.json":
         raise ValueError("not at SUITE/DATA-NOISE-RATE/METHOD/RECIPE/seed-K.json with its seed")
     return result

@@ -88,12 +88,7 @@ class _Work:
 
     def _train(self, key: ResultKey, trainer: Trainer) -> str:
         """Train from the checkpoint if the run was interrupted before, and keep the result."""
-        folder, config = trainer.folder, trainer.config
-        if folder.config.is_file() and folder.read_config() == config:
-            trainer.restore()
-        else:
-            folder.clear()
-            folder.create(config, trainer.source, trainer.device)
+        begin_or_go_on(trainer)
         try:
             summary = trainer.run()
             outcome = f": {summary['last10_mean']:.2f} % in {summary['seconds_total']:.0f} s"
@@ -102,3 +97,13 @@ class _Work:
             outcome = f" failed: {failure}"
         save_result(self.results, key, summary, trainer.rows)
         return outcome
+
+
+def begin_or_go_on(trainer: Trainer) -> None:
+    """Make the folder of a run, or go back to the checkpoint of the same run in it."""
+    folder, config = trainer.folder, trainer.config
+    if folder.config.is_file() and folder.read_config() == config:
+        trainer.restore()
+    else:
+        folder.clear()
+        folder.create(config, trainer.source, trainer.device)

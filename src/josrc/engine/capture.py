@@ -4,44 +4,46 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from josrc.engine.adam import TensorAdam
+from josrc.engine.adam import FusedAdam
 from josrc.engine.program import Program
 from josrc.errors import InterruptedRunError, UserError
+from josrc.models import hardware
 
 # Trains on the next so many samples.
 Stepper = Callable[[int], None]
 
 
 class CapturedStepper:
-    """Forward, backward and update compiled, the whole step replayed as a CUDA graph.
+    """Forward and backward compiled, the whole step replayed as a CUDA graph.
 
     A graph is captured per batch size and kind of step; whatever else changes between epochs is
-    read from tensors. (SGD bakes its momentum into its kernel: with it, a new momentum is captured
-    anew.) The first steps of each size and kind run without a graph, and train like any other: they
-    let the libraries allocate what they need. The last, smaller batch is captured without
-    compilation of its forward and backward passes, which would cost more than it saves.
+    read from tensors. (An optimizer that bakes its momentum into its kernels is captured anew when
+    that changes.) The first steps of each size and kind run without a graph, and train like any
+    other: they let the libraries allocate what they need. The last, smaller batch is captured
+    without compilation, which would cost more than it saves.
     """
 
     WARM_UP = 3
+    # One choice for each kernel, not the fastest of several: the same code on every start, and a
+    # third of the time to compile (the largest choice for the loss alone took 20 s).
+    OPTIONS: ClassVar[dict[str, Any]] = {"deterministic": True}
 
     def __init__(self, program: Program) -> None:
         self.program = program
         # torch keeps eight versions of a function and no more; every program is one of its own.
         torch.compiler.reset()
         self.compiled: Callable[[int], Tensor] = torch.compile(
-            program.forward, fullgraph=True, dynamic=False
+            program.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )
-        self.adam = None
-        if isinstance(program.optimizer, torch.optim.Adam):
-            self.adam = TensorAdam(program.optimizer)
-            self.compiled_update: Callable[[list[Tensor]], None] = torch.compile(
-                self._adam_update, fullgraph=True, dynamic=False
-            )
-        self.graphs: dict[tuple[int, str, float | None], torch.cuda.CUDAGraph] = {}
+        self.adam: FusedAdam | None = None
+        if hardware.HAS_TRITON and isinstance(program.optimizer, torch.optim.Adam):
+            self.adam = FusedAdam(program.optimizer)
+        self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
         self.stream = torch.cuda.Stream(program.device)
 
@@ -50,21 +52,20 @@ class CapturedStepper:
         if self.adam is not None:
             self.adam.set_beta1(self.program.momentum)
         kind = size, self.program.method.phase
-        if self.ready(size):
-            self.graphs[self._key(size)].replay()
-        elif self.calls[kind] < self.WARM_UP:
+        if not self.ready(size) and self.calls[kind] < self.WARM_UP:
             self.calls[kind] += 1
             self._run_on_side_stream(size)
-        else:
+            return
+        if not self.ready(size):
             self.graphs[self._key(size)] = self._capture(size)
-            self.graphs[self._key(size)].replay()
+        self.graphs[self._key(size)].replay()
 
     def ready(self, size: int) -> bool:
         """Whether a step of this size is captured, so that nothing can go wrong any more."""
         return self._key(size) in self.graphs
 
-    def _key(self, size: int) -> tuple[int, str, float | None]:
-        momentum = self.program.momentum if self.adam is None else None
+    def _key(self, size: int) -> tuple[int, str, float]:
+        momentum = self.program.momentum if self.adam is None else 0.0
         return size, self.program.method.phase, momentum
 
     def _forward(self, size: int) -> Tensor:
@@ -73,16 +74,10 @@ class CapturedStepper:
         return self.compiled(size) if compiled else self.program.forward(size)
 
     def _update(self) -> None:
-        found = [] if self.adam is None else [p.grad for p in self.adam.parameters]
-        gradients = [gradient for gradient in found if gradient is not None]
-        if self.adam is not None and len(gradients) == len(found):
-            self.compiled_update(gradients)
-        else:
-            self.program.update()
-
-    def _adam_update(self, gradients: list[Tensor]) -> None:
-        assert self.adam is not None
-        self.adam.step(gradients)
+        if self.adam is not None and not self.adam.step():
+            self.adam = None  # a parameter without gradient: a case for the optimizer itself
+        if self.adam is None:
+            self.program.optimizer.step()
         self.program.method.after_update()
 
     def _run_on_side_stream(self, size: int) -> None:

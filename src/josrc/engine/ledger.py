@@ -7,8 +7,10 @@ checkpoint. Every method fills the same ledger, so every method can audit.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from josrc.methods.base import StepResult
@@ -63,6 +65,10 @@ class Ledger:
         self.counts = unwritten.repeat(samples, 1)
         self.fields = dict(zip(MEANS, self.means.unbind(1), strict=True))
         self.fields |= dict(zip(COUNTS, self.counts.unbind(1), strict=True))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The findings in main memory."""
+        return {name: field.cpu().numpy() for name, field in self.fields.items()}
 
     @torch.no_grad()
     def record(self, index: Tensor, label: Tensor, found: StepResult) -> None:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from josrc.data.loaders import ResidentLoader
+from josrc.data.loaders import Loader
 
 SURVEY_BATCH = 2000
 
@@ -29,7 +29,7 @@ class Survey:
 
     def __init__(
         self,
-        loader: ResidentLoader,
+        loader: Loader,
         autocast: Callable[[], AbstractContextManager[object]],
         seed: int,
         forget_updates: Callable[[], None],

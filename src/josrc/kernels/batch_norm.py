@@ -4,8 +4,8 @@ The compiler writes the normalised image, the pooled one and the pool's choices 
 and reads them back for the gradient. Here the forward pass reads the convolution's output twice
 (statistics, then the result) and writes only the result; the backward pass recomputes the rest.
 
-Images are rows of channels: ``(batch * height * width, channels)``. They may have more channels than
-the norm, added for the hardware's sake: those come out as zeros and get no gradient.
+Images are rows of channels: ``(batch * height * width, channels)``. They may have more channels
+than the norm, added for the hardware's sake: those come out as zeros and get no gradient.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Rows and channels of a tile; tiles that a program asks for at once; and programs that share the
-# sums of a tensor, about two for each multiprocessor of a large GPU.
-ROWS, CHANNELS, AT_ONCE, PROGRAMS = 64, 64, 4, 256
-# Sums of so many programs, of so many channels, are added up at a time.
-PARTS, FEW = 256, 16
+# Rows and channels of a tile, and tiles that a program asks for at once.
+ROWS, CHANNELS, AT_ONCE = 128, 64, 4
+# Programs that share the sums of a tensor, about two for each multiprocessor of a large GPU. Their
+# parts are added up by a second kernel, for few channels at a time: letting the last program to
+# finish do it was slower, as all others wait for one.
+PROGRAMS, FEW = 256, 8
 
 
 @triton.jit
@@ -45,16 +46,13 @@ def _sums(
 
 
 @triton.jit
-def _add_up(parts, count, channels, column, PARTS: tl.constexpr, FEW: tl.constexpr):
-    """Both sums of a few channels over all programs, always in the same order."""
-    first = tl.zeros((PARTS, FEW), tl.float32)
-    second = tl.zeros((PARTS, FEW), tl.float32)
-    for offset in range(0, count, PARTS):
-        part = offset + tl.arange(0, PARTS)
-        here = (part < count)[:, None] & (column < channels)[None, :]
-        place = 2 * part[:, None] * channels + column[None, :]
-        first += tl.load(parts + place, mask=here, other=0.0)
-        second += tl.load(parts + place + channels, mask=here, other=0.0)
+def _add_up(parts, count, channels, column, PARTS: tl.constexpr):
+    """Both sums over all programs, always in the same order: runs can be repeated to the bit."""
+    part = tl.arange(0, PARTS)
+    here = (part < count)[:, None] & (column < channels)[None, :]
+    place = parts + 2 * part[:, None] * channels + column[None, :]
+    first = tl.load(place, mask=here, other=0.0)
+    second = tl.load(place + channels, mask=here, other=0.0)
     return tl.sum(first, 0), tl.sum(second, 0)
 
 
@@ -63,16 +61,15 @@ def _settle(
     parts, count, rows, channels, weight, bias, normed, eps, table,
     PARTS: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """Rows of ``table``: mean, deviation's inverse, scale, shift, variance."""
+    """Rows of ``table``: mean, inverse of the deviation, scale, shift, variance."""
     column = tl.program_id(0) * FEW + tl.arange(0, FEW)
-    first, second = _add_up(parts, count, channels, column, PARTS, FEW)
+    first, second = _add_up(parts, count, channels, column, PARTS)
     mean = first / rows
     variance = tl.maximum(second / rows - mean * mean, 0.0)
     inverse = 1.0 / tl.sqrt(variance + eps)
-    real = column < normed
+    real, inside = column < normed, column < channels
     scale = tl.load(weight + column, mask=real, other=0.0) * inverse
     shift = tl.load(bias + column, mask=real, other=0.0) - mean * scale
-    inside = column < channels
     tl.store(table + column, mean, mask=inside)
     tl.store(table + channels + column, inverse, mask=inside)
     tl.store(table + 2 * channels + column, scale, mask=inside)
@@ -137,6 +134,7 @@ def _gradient_sums(
         row = program * share + offset + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
         out = row[:, None].to(tl.int64) * channels + column[None, :]
+        slope = tl.load(gradient + out, mask=here, other=0.0).to(tl.float32)
         place = x + _first_of_window(row, width, POOL)[:, None] * channels + column[None, :]
         winner, best = _normed(place, here, scale, shift)
         if POOL:
@@ -146,7 +144,6 @@ def _gradient_sums(
                 value, normed = _normed(other, here, scale, shift)
                 winner = tl.where(normed > best, value, winner)
                 best = tl.maximum(best, normed)
-        slope = tl.load(gradient + out, mask=here, other=0.0).to(tl.float32)
         slope = tl.where(best > 0, slope, 0.0)
         first += slope
         second += slope * (winner - mean)
@@ -158,13 +155,13 @@ def _gradient_sums(
 def _settle_gradient(
     parts, count, channels, table, totals, PARTS: tl.constexpr, FEW: tl.constexpr
 ):  # fmt: skip
-    """Rows of ``totals``: gradient of the weight, gradient of the bias."""
+    """Rows of ``totals``: gradient of the norm's weight, gradient of its bias."""
     column = tl.program_id(0) * FEW + tl.arange(0, FEW)
-    first, second = _add_up(parts, count, channels, column, PARTS, FEW)
+    bias, weight = _add_up(parts, count, channels, column, PARTS)
     inside = column < channels
     inverse = tl.load(table + channels + column, mask=inside, other=0.0)
-    tl.store(totals + column, second * inverse, mask=inside)
-    tl.store(totals + channels + column, first, mask=inside)
+    tl.store(totals + column, weight * inverse, mask=inside)
+    tl.store(totals + channels + column, bias, mask=inside)
 
 
 @triton.jit
@@ -234,14 +231,11 @@ def forward(
         pool: whether a 2x2 max pool follows.
     """
     channels, rows = x.shape[1], x.numel() // x.shape[1]
-    count, share, columns = _shares(rows, channels)
-    parts = weight.new_empty(count, 2, channels)
-    _sums[count, columns](
-        x, parts, rows, channels, share, ROWS, CHANNELS, AT_ONCE, num_warps=8
-    )
-    table = weight.new_empty(5, channels)
+    count, share, columns = _shares(rows, channels, AT_ONCE * ROWS)
+    parts, table = weight.new_empty(count, 2, channels), weight.new_empty(5, channels)
+    _sums[count, columns](x, parts, rows, channels, share, ROWS, CHANNELS, AT_ONCE, num_warps=8)
     _settle[triton.cdiv(channels, FEW),](
-        parts, count, rows, channels, weight, bias, len(weight), eps, table, PARTS, FEW
+        parts, count, rows, channels, weight, bias, len(weight), eps, table, PROGRAMS, FEW
     )
     return apply(x, table, pool), table
 
@@ -250,8 +244,10 @@ def apply(x: Tensor, table: Tensor, pool: bool) -> Tensor:
     """The result alone, from a table whose rows 2 and 3 are scale and shift."""
     channels, y = x.shape[1], empty_result(x, pool)
     rows, width = y.numel() // channels, y.shape[3]
-    grid = (triton.cdiv(rows, ROWS), triton.cdiv(channels, CHANNELS))
-    _apply[grid](x, y, table, rows, channels, width, pool, ROWS, CHANNELS, num_warps=8)
+    tile = ROWS // 2
+    _apply[triton.cdiv(rows, tile), triton.cdiv(channels, CHANNELS)](
+        x, y, table, rows, channels, width, pool, tile, CHANNELS, num_warps=8
+    )
     return y
 
 
@@ -259,19 +255,20 @@ def backward(gradient: Tensor, x: Tensor, table: Tensor, pool: bool) -> tuple[Te
     """Gradient of ``x``, and a table ``(2, channels)`` with those of weight and bias."""
     channels = x.shape[1]
     rows, width = gradient.numel() // channels, gradient.shape[3]
-    count, share, columns = _shares(rows, channels)
-    parts = table.new_empty(count, 2, channels)
+    tile = ROWS // 2
+    count, share, columns = _shares(rows, channels, tile)
+    parts, totals = table.new_empty(count, 2, channels), table.new_empty(2, channels)
     _gradient_sums[count, columns](
-        gradient, x, table, parts, rows, channels, width, share, pool, ROWS, CHANNELS, num_warps=8
+        gradient, x, table, parts, rows, channels, width, share, pool, tile, CHANNELS, num_warps=8
     )
-    totals = table.new_empty(2, channels)
     _settle_gradient[triton.cdiv(channels, FEW),](
-        parts, count, channels, table, totals, PARTS, FEW
+        parts, count, channels, table, totals, PROGRAMS, FEW
     )
     result = torch.empty_like(x)
-    _gradient[triton.cdiv(rows, ROWS), columns](
+    tile = ROWS // 4 if pool else ROWS // 2  # fewer rows where more values of each are at hand
+    _gradient[triton.cdiv(rows, tile), columns](
         gradient, x, table, totals, result, rows, channels, width, x.numel() // channels,
-        pool, ROWS, CHANNELS, num_warps=8,
+        pool, tile, CHANNELS, num_warps=8,
     )  # fmt: skip
     return result, totals
 
@@ -288,8 +285,8 @@ def empty_result(x: Tensor, pool: bool) -> Tensor:
     )
 
 
-def _shares(rows: int, channels: int) -> tuple[int, int, int]:
-    """Programs that share the rows, rows of each, and columns of programs."""
+def _shares(rows: int, channels: int, unit: int) -> tuple[int, int, int]:
+    """Programs that share the rows, rows of each (a multiple of ``unit``), columns of programs."""
     columns = triton.cdiv(channels, CHANNELS)
-    share = triton.cdiv(triton.cdiv(rows * columns, PROGRAMS), AT_ONCE * ROWS) * AT_ONCE * ROWS
+    share = triton.cdiv(triton.cdiv(rows * columns, PROGRAMS), unit) * unit
     return triton.cdiv(rows, share), share, columns

@@ -19,9 +19,7 @@ def norm_relu(
 
 
 @norm_relu.register_fake
-def _(
-    x: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: bool
-) -> tuple[Tensor, Tensor]:
+def _(x: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: bool) -> tuple[Tensor, Tensor]:
     return batch_norm.empty_result(x, pool), weight.new_empty(5, x.shape[1])
 
 

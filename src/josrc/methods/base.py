@@ -15,6 +15,7 @@ from josrc.data.loaders import Batch
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
 from josrc.errors import UserError
+from josrc.models.hardware import move_towards
 from josrc.selection import forget_rate_schedule
 
 Scalars = Mapping[str, Tensor]
@@ -154,8 +155,7 @@ def move_teacher(
         decay: how much of itself the teacher keeps.
         statistics: whether it takes over the student's running statistics.
     """
-    own: list[Tensor] = list(teacher.parameters())
-    torch._foreach_lerp_(own, [p.detach() for p in student.parameters()], 1 - decay)
+    move_towards(list(teacher.parameters()), list(student.parameters()), 1 - decay)
     if statistics:
         for buffer, students in zip(teacher.buffers(), student.buffers(), strict=True):
             buffer.copy_(students)

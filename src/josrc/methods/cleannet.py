@@ -227,6 +227,11 @@ def verification(source: Source, share: float | None) -> np.ndarray[Any, np.dtyp
             "that knows its truth a share of it can stand in for them: method.verified_share=0.1. "
             "Otherwise choose a method that needs none, such as deepself."
         )
+    if source.kind is None:
+        raise UserError(
+            "method.verified_share compares labels with the truth, and this data does not know it. "
+            "cleannet needs labels that people have checked: choose a method that needs none."
+        )
     drawn = torch.randperm(len(source))[: max(1, round(share * len(source)))].numpy()
     checked = np.full(len(source), NOT_CHECKED, dtype=np.int8)
     checked[drawn] = np.where(source.kind[drawn] == CLEAN, RIGHT, WRONG)

@@ -142,8 +142,10 @@ class JoSRC(Method):
 
         loss = classification
         if s.variant == "full":
-            # During the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
-            one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
+            one, two = first, second
+            if not s.guard_logarithms:
+                # In the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
+                one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
             consistency = self._consistency(one, two, group == OOD).mean()  # Eq. 9
             loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
         found = describe(first, batch.label)

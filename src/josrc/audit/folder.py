@@ -1,0 +1,64 @@
+"""The audit of a run folder: from its checkpoint to ``audit/``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from josrc.audit.files import summarise, write_summary, write_verdicts
+from josrc.audit.verdicts import Findings, judge
+from josrc.data.source import Source
+from josrc.engine.ledger import COUNTS, MEANS
+from josrc.errors import UserError
+
+PREFIX = "ledger."
+
+
+def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
+    """The ledger in a checkpoint; the networks beside it are not read."""
+    try:
+        with safe_open(checkpoint, framework="numpy") as file:
+            there = set(file.keys())
+            wanted = {PREFIX + name for name in (*MEANS, *COUNTS)}
+            if not wanted <= there:
+                lacking = sorted(wanted - there)[0].removeprefix(PREFIX)
+                raise UserError(
+                    f"{checkpoint} was written by another version of josrc: its ledger lacks "
+                    f"{lacking}. Train again to audit."
+                )
+            return {name.removeprefix(PREFIX): file.get_tensor(name) for name in sorted(wanted)}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"Checkpoint {checkpoint} can't be read: {error}") from None
+
+
+def write_audit(folder: Path, ledger: Mapping[str, NDArray[Any]], source: Source) -> dict[str, Any]:
+    """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary."""
+    if len(ledger["visits"]) != len(source):
+        raise UserError(
+            f"The checkpoint knows {len(ledger['visits']):,} samples, but the data has "
+            f"{len(source):,}: it was made with other data."
+        )
+    findings = Findings.of(ledger)
+    verdicts = judge(findings, source.given)
+    # A data set that is known by name has numbers for names, and its images lie in no files.
+    ids, paths = range(len(source)), [""] * len(source)
+    write_verdicts(
+        folder / "verdicts.csv", verdicts, findings, source.given, source.closed_names, ids, paths
+    )
+    summary = summarise(verdicts, source.given, source.closed_names)
+    summary["visits"] = int(ledger["visits"].max())
+    write_summary(folder / "summary.json", summary)
+    return summary
+
+
+def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
+    """What is said on screen: how many of each verdict, and where they are."""
+    counts = summary["counts"]
+    return (
+        f"Verdicts: {counts['clean']:,} clean, {counts['mislabelled']:,} mislabelled, "
+        f"{counts['out_of_distribution']:,} out of distribution: {folder / 'verdicts.csv'}"
+    )

@@ -1,0 +1,292 @@
+"""Verdicts: clean, mislabelled or out of distribution, from the ledger alone.
+
+The batch-wise groups of a method serve its training and are no verdict: Jo-SRC drops samples from
+its clean set for being predicted too surely. A verdict asks two questions of the ledger, of every
+method alike, and needs no noise rate to answer them.
+
+Is the label right? Right labels are predicted with a higher probability than wrong ones, over all
+epochs and over the last. A mixture of two normal distributions finds the two heaps. Where people
+take one class for another again and again, a network learns part of that, and wrong labels are
+predicted too. Then one class stands out among the rivals of a label, and losing to it weighs more.
+Two heaps are found in any numbers, even if all labels are right. So the lower heap must be one in
+which labels lose; where they win there too, a label is wrong only if it loses itself.
+
+If it is wrong, does the image belong to any class? The network settles on the class of an image
+that has one, and hesitates about one that has none: again two heaps, of doubt. An image counts as
+foreign only if the network hesitates more than it does about nearly all labels it believes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc.audit.mixture import TwoNormals, fit_two_normals, logit, sigmoid
+from josrc.data.noise import CLEAN, ID, OOD, Labels
+from josrc.errors import UserError
+
+Vector = NDArray[Any]
+# Larger than any class, which an int16 of the ledger holds.
+PAIR = 2**16
+
+# --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
+
+# A rival stands out among those of a label if it has this many times the share of the next one;
+# so many samples are added to each label's, lest a single one make a rival.
+STANDS_OUT, ADDED = 2.0, 10
+# Log-odds that a label loses to a rival that all samples of that label, at all times, lose to.
+SYSTEMATIC = 100.0
+# Log-odds of a label that is as far ahead as it can be, where there is no heap of wrong labels.
+LEAD = 10.0
+# Share of the believed labels whose doubt a foreign image exceeds, and the log-odds it gains for
+# exceeding it by a standard deviation of theirs.
+BELIEVED, EXCESS = 0.9, 4.0
+# Fewer samples than this in doubt are no heap: none of them is called out of distribution.
+FEWEST = 20
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What verdicts and their reasons read of the ledger, each ``(N,)``.
+
+    Attributes:
+        visits: how often training has seen the sample.
+        support: probability of the given label, over all networks and both spans of time.
+        lead: by how much the given label was ahead of every other class, -1 to 1.
+        doubt: entropy of the predictions, 0 to 1.
+        confidence: probability of the top class.
+        label_share: how often the given label was the top class, in the last epochs.
+        rival: the class other than the given label that was it most often, -1 for none.
+        rival_share: how often it was.
+    """
+
+    visits: Vector
+    support: Vector
+    lead: Vector
+    doubt: Vector
+    confidence: Vector
+    label_share: Vector
+    rival: Vector
+    rival_share: Vector
+
+    @classmethod
+    def of(cls, ledger: Mapping[str, Vector]) -> Self:
+        """From the fields of a ledger."""
+        first, second = ledger["mean_label_probability"], ledger["mean_second_label_probability"]
+        label = np.where(second < 0, first, (first + second) / 2)
+        confidence = ledger["mean_confidence"]
+        lead = (label - ledger["mean_rival_probability"] + ledger["long_margin"]) / 2
+        return cls(
+            visits=ledger["visits"],
+            support=(label + ledger["long_label_probability"]) / 2,
+            lead=lead / np.maximum(confidence, 1e-6),
+            doubt=(ledger["mean_entropy"] + ledger["long_entropy"]) / 2,
+            confidence=confidence,
+            label_share=ledger["mean_label_share"],
+            rival=ledger["rival"],
+            rival_share=ledger["mean_rival_share"],
+        )
+
+    def part(self, rows: slice | NDArray[np.bool_]) -> Findings:
+        """Those of some samples."""
+        return Findings(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How systematically labels are given to another class, for the pairs that occur.
+
+    Attributes:
+        pairs: numbers of pairs, in order.
+        weight: of each pair, 0 to 1.
+    """
+
+    pairs: Vector
+    weight: Vector
+
+    def of(self, given: Labels, rival: Vector) -> Vector:
+        """Weights of the pairs of some samples, ``(N,)``."""
+        if not len(self.pairs):
+            return np.zeros(len(given))
+        wanted = _pair(given, rival)
+        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
+        return np.where(self.pairs[place] == wanted, self.weight[place], 0.0)
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is usual in a data set: the yardstick for images that were not trained on.
+
+    Attributes:
+        labels: heaps of the log-odds of the given label; the upper one has the right labels. None
+            where there is no heap of wrong ones.
+        confusion: which labels are systematically given to which other class.
+        doubts: heaps of the log-odds of doubt; the upper one has the images of no class. None
+            where too little was in doubt.
+        doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
+        confidence: median confidence about images whose label is believed.
+    """
+
+    labels: TwoNormals | None
+    confusion: Confusion
+    doubts: TwoNormals | None
+    doubt: tuple[float, float]
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """A verdict on every sample, each vector ``(N,)``.
+
+    Attributes:
+        group: 0 clean, 1 mislabelled, 2 out of distribution.
+        suggested: the class a mislabelled sample seems to be, -1 for the others.
+        rival: the most likely class other than the given label, whatever the verdict; -1 for none.
+        p_clean: probability that the given label is right.
+        p_ood: probability that the image belongs to no class.
+        confidence: probability of the verdict; of a mislabelled sample, with its suggestion.
+        usual: what the verdicts were measured by.
+    """
+
+    group: Vector
+    suggested: Vector
+    rival: Vector
+    p_clean: Vector
+    p_ood: Vector
+    confidence: Vector
+    usual: Usual
+
+    @property
+    def probabilities(self) -> tuple[Vector, Vector, Vector]:
+        """Those of the columns, in their order."""
+        return self.p_clean, self.p_ood, self.confidence
+
+    def part(self, rows: slice) -> Verdicts:
+        """Those on some samples."""
+        names = ("group", "suggested", "rival", "p_clean", "p_ood", "confidence")
+        return Verdicts(**{name: getattr(self, name)[rows] for name in names}, usual=self.usual)
+
+
+def judge(findings: Findings, given: Labels) -> Verdicts:
+    """Verdicts on the samples of a training run, from the ledger and the given labels ``(N,)``."""
+    seen = findings.visits > 0
+    if not seen.any():
+        raise UserError("Training has not seen a single sample yet, so there is nothing to audit.")
+    labels = _label_heaps(findings.part(seen))
+    confusion = systematic_confusion(findings, given)
+    p_clean = _p_clean(findings, given, labels, confusion)
+    suspect = seen & (p_clean < 0.5)
+    believed = seen & ~suspect if (seen & ~suspect).any() else seen
+    doubt = logit(findings.doubt)
+    usual = Usual(
+        labels=labels,
+        confusion=confusion,
+        doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
+        doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
+        confidence=float(np.median(findings.confidence[believed])),
+    )
+    return _verdicts(findings, p_clean, usual)
+
+
+def judge_held_out(findings: Findings, given: Labels, usual: Usual) -> Verdicts:
+    """Verdicts on images that were not trained on, by what is usual in the training data."""
+    return _verdicts(findings, _p_clean(findings, given, usual.labels, usual.confusion), usual)
+
+
+def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
+    """Findings from one prediction of each image.
+
+    Args:
+        probabilities: what the final network (the teacher, where there is one) predicts,
+            ``(M, classes)``.
+        given: the given labels, ``(M,)``.
+    """
+    rows = np.arange(len(given))
+    others = probabilities.copy()
+    others[rows, given] = -1.0
+    rival = others.argmax(axis=1)
+    support, confidence = probabilities[rows, given], probabilities.max(axis=1)
+    entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-12)), axis=1)
+    return Findings(
+        visits=np.ones(len(given), dtype=np.int16),
+        support=support,
+        lead=(support - others[rows, rival]) / np.maximum(confidence, 1e-6),
+        doubt=entropy / np.log(max(2, probabilities.shape[1])),
+        confidence=confidence,
+        label_share=support,
+        rival=rival,
+        rival_share=others[rows, rival],
+    )
+
+
+def systematic_confusion(findings: Findings, given: Labels) -> Confusion:
+    """How much each class stands out among the rivals of each label.
+
+    0 for a rival like others; 1 for one that all samples of a label lose to. Only pairs that occur
+    are kept: ten thousand classes have a hundred million.
+    """
+    behind = (findings.rival >= 0) & (findings.rival_share > findings.label_share)
+    pairs, counts = np.unique(_pair(given, findings.rival)[behind], return_counts=True)
+    label = pairs // PAIR
+    total = np.bincount(label, weights=counts)[label] if len(pairs) else counts
+    share = counts / (total + ADDED)
+    # Within each label the largest share comes last, and the one before it is its runner-up.
+    order = np.lexsort([share, label])
+    following = np.append(label[order][1:] != label[order][:-1], True)
+    before = np.append([0.0], share[order][:-1])
+    before[np.append([True], following[:-1])] = 0.0
+    stands_out = np.zeros(len(pairs))
+    stands_out[order] = np.where(following, np.maximum(0, share[order] - STANDS_OUT * before), 0)
+    return Confusion(pairs, stands_out * share)
+
+
+def _pair(given: Labels, rival: Vector) -> Labels:
+    """A number for each pair of a label and a class."""
+    return given.astype(np.int64) * PAIR + rival
+
+
+def _label_heaps(findings: Findings) -> TwoNormals | None:
+    """Heaps of right and of wrong labels, if there is one of wrong labels."""
+    support = logit(findings.support)
+    heaps = fit_two_normals(support)
+    lower = heaps.log_odds(support) < 0
+    return heaps if lower.any() and np.median(findings.lead[lower]) < 0 else None
+
+
+def _p_clean(
+    findings: Findings, given: Labels, labels: TwoNormals | None, confusion: Confusion
+) -> Vector:
+    lost = confusion.of(given, findings.rival) * findings.rival_share
+    odds = LEAD * findings.lead if labels is None else labels.log_odds(logit(findings.support))
+    return sigmoid(odds - SYSTEMATIC * lost)
+
+
+def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
+    """From the answer to the first question to verdicts."""
+    p_foreign: Vector = np.zeros(len(p_clean))
+    if usual.doubts is not None:
+        doubt, (bound, spread) = logit(findings.doubt), usual.doubt
+        excess = EXCESS * (doubt - bound) / max(spread, 1e-6)
+        p_foreign = sigmoid(np.minimum(usual.doubts.log_odds(doubt), excess))
+    p_ood = (1 - p_clean) * p_foreign
+    p_wrong = (1 - p_clean) * (1 - p_foreign)
+    # A sample that no other class ever won has nothing that could be suggested.
+    foreign = (p_foreign >= 0.5) | (findings.rival < 0)
+    group = np.where(p_clean >= 0.5, CLEAN, np.where(foreign, OOD, ID)).astype(np.int8)
+    # A suggestion is as good as the rival's hold on the sample, and as the network is sure of it.
+    hold = findings.rival_share * np.minimum(1, findings.confidence / usual.confidence)
+    sure = np.where(group == ID, p_wrong * hold, np.maximum(p_clean, p_ood))
+    unseen = findings.visits == 0
+    return Verdicts(
+        group=np.where(unseen, CLEAN, group).astype(np.int8),
+        suggested=np.where((group == ID) & ~unseen, findings.rival, -1),
+        rival=findings.rival,
+        p_clean=np.where(unseen, 0.5, p_clean),
+        p_ood=np.where(unseen, 0.0, p_ood),
+        confidence=np.where(unseen, 0.0, sure),
+        usual=usual,
+    )

@@ -1,0 +1,174 @@
+"""Verdicts against the truth: ours, from one training, beside cleanlab's, from one a fold."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from josrc.audit.measures import Measures, measure
+from josrc.audit.verdicts import Findings, judge
+from josrc.bench.cleanlab_side import (
+    FOLDS,
+    check_cleanlab,
+    cross_validate,
+    judge_with_cleanlab,
+)
+from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES
+from josrc.bench.results import AUDIT, ResultKey
+from josrc.bench.suite import begin_or_go_on
+from josrc.config import RunConfig
+from josrc.data.source import Source, load_source
+from josrc.engine.device import choose_device, device_name
+from josrc.engine.program import Program
+from josrc.engine.runfolder import RunFolder, versions
+from josrc.engine.trainer import Trainer
+from josrc.errors import InterruptedRunError, UserError
+from josrc.files import write_text
+from josrc.runs import configure, listeners, settled
+from josrc.terminal import say
+
+RECIPE = "augmented"
+OURS, THEIRS = AUDIT_SIDES
+# What is run unless data is named.
+DEFAULT = ("cifar80n-o", "cifar100n-c")
+
+
+def run_audits(
+    *,
+    data: Sequence[str],
+    cells: Sequence[str],
+    sides: Sequence[str],
+    seeds: int,
+    options: Mapping[str, Any],
+    results: Path,
+    scratch: Path,
+    console: Console,
+) -> None:
+    """Run what is missing; each side of each cell is saved when it is done."""
+    keys = planned(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
+    if options.get("epochs") is not None:  # a trial must never pass for the real thing
+        results, scratch = results / "trial", scratch / "trial"
+    missing = [key for key in keys if not (results / key.path).is_file()]
+    say(console, f"audit: {len(keys)} results, {len(keys) - len(missing)} of them done before.")
+    if any(key.method == THEIRS for key in missing):
+        check_cleanlab()
+    for key in missing:
+        work = _Work(key, options, scratch / key.path.with_suffix(""), console)
+        try:
+            found = work.ours() if key.method == OURS else work.theirs()
+        except InterruptedRunError:
+            say(console, "The bench stops here; the same command goes on with it.")
+            raise
+        write_text(results / key.path, json.dumps(found, indent=1) + "\n")
+        say(console, f"{work.title}: {_in_short(found)}")
+
+
+def planned(
+    data: Sequence[str], cells: Sequence[str], sides: Sequence[str], seeds: int
+) -> list[ResultKey]:
+    """Both sides of every cell; every cell with the first seed before any with the second."""
+    for wrong in [name for name in data if name not in AUDIT_CELLS]:
+        raise UserError(f"'{wrong}' is not in audit. It has: {', '.join(AUDIT_CELLS)}.")
+    known = dict.fromkeys(cell.key for name in data for cell in AUDIT_CELLS[name])
+    for wrong in [key for key in cells if key not in known]:
+        raise UserError(f"Unknown cell '{wrong}'. audit has: {', '.join(known)}.")
+    for wrong in [side for side in sides if side not in AUDIT_SIDES]:
+        raise UserError(f"Unknown side '{wrong}'. There are: {', '.join(AUDIT_SIDES)}.")
+    return [
+        ResultKey(AUDIT, name, cell, side, RECIPE, seed)
+        for seed in range(seeds)
+        for name in data
+        for cell in AUDIT_CELLS[name]
+        if not cells or cell.key in cells
+        for side in sides
+    ]
+
+
+class _Work:
+    """One side of one cell."""
+
+    def __init__(
+        self, key: ResultKey, options: Mapping[str, Any], scratch: Path, console: Console
+    ) -> None:
+        self.key, self.scratch, self.console = key, scratch, console
+        self.title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
+        config = configure(
+            key.data,
+            recipe=RECIPE,
+            method="josrc" if key.method == OURS else "standard",
+            noise=key.cell.noise,
+            rate=key.cell.rate,
+            seed=key.seed,
+            **options,
+        )
+        self.source = load_source(config.data)
+        self.config = settled(config, self.source)
+
+    def ours(self) -> dict[str, Any]:
+        """Train with Jo-SRC once, and judge by the ledger."""
+        trainer = self._train(self.config, self.source, self.scratch, self.title)
+        begun = time.monotonic()
+        findings = Findings.of(trainer.program.ledger.arrays())
+        verdicts = judge(findings, self.source.given)
+        spent = time.monotonic() - begun
+        scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
+        measures = measure(*scores, self.source.true, self.source.kind)
+        return self._result(measures, trainer.seconds, spent)
+
+    def theirs(self) -> dict[str, Any]:
+        """Train the plain way, a network a fold, and let cleanlab judge."""
+
+        def train(part: Source, fold: int) -> tuple[Program, float]:
+            title = f"{self.title} fold {fold + 1}/{FOLDS}"
+            trainer = self._train(self.config, part, self.scratch / f"fold-{fold}", title)
+            return trainer.program, trainer.seconds
+
+        folds = list(cross_validate(self.source, self.key.seed, self.scratch, train))
+        begun = time.monotonic()
+        judged = judge_with_cleanlab(folds, self.source.given)
+        spent = time.monotonic() - begun + sum(float(fold.audit_seconds) for fold in folds)
+        scores = (judged.group, judged.wrong_score, judged.ood_score, judged.suggested)
+        truth = (self.source.true, self.source.kind)
+        measures = measure(*scores, *truth)
+        # cleanlab can also score outliers by predictions: shown beside the score by features.
+        other = measure(*scores[:2], judged.ood_score_of_predictions, scores[3], *truth)
+        for name in ("auroc_ood", "average_precision_ood"):
+            measures[f"{name}_of_predictions"] = other[name]
+        trained = sum(float(fold.training_seconds) for fold in folds)
+        return self._result(measures, trained, spent)
+
+    def _train(self, config: RunConfig, source: Source, place: Path, title: str) -> Trainer:
+        folder = RunFolder(place)
+        trainer = Trainer(config, source, folder, listeners(folder, self.console, title))
+        with folder.locked():
+            begin_or_go_on(trainer)
+            trainer.run()
+        return trainer
+
+    def _result(self, measures: Measures, trained: float, judged: float) -> dict[str, Any]:
+        key = self.key
+        return {
+            "side": key.method,
+            "data": key.data,
+            "noise": key.cell.noise,
+            "rate": key.cell.rate,
+            "seed": key.seed,
+            "epochs": self.config.epochs,
+            "measures": measures,
+            "seconds_training": trained,
+            "seconds_audit": judged,
+            "device": device_name(choose_device(self.config.device)),
+            "versions": versions(),
+        }
+
+
+def _in_short(found: dict[str, Any]) -> str:
+    measures, seconds = found["measures"], found["seconds_training"] + found["seconds_audit"]
+    shown = {"wrong": measures["auroc_wrong"], "out of distribution": measures["auroc_ood"]}
+    text = ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
+    return f"AUROC {text} in {seconds:.0f} s"
