@@ -326,6 +326,20 @@ def test_the_learning_rate_of_the_published_code() -> None:
         assert optimizer.at(epoch, 200) == pytest.approx((rate, 0.1 if decayed else 0.9))
 
 
+def test_step_decay_takes_a_tenth_once() -> None:
+    optimizer = OptimizerConfig(lr=0.02, decay="step", decay_start=2)
+    rates = [optimizer.at(epoch, 4)[0] for epoch in range(4)]
+    assert rates == pytest.approx([0.02, 0.02, 0.002, 0.002])
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_has_settings_for_the_larger_network(method: str) -> None:
+    run = config(data="cifar80n-o", method=method, recipe="preact", epochs=30)
+    assert run.model.name == "preactresnet18"
+    assert run.optimizer.decay_start in (10, 15, 16, 19)
+    assert run.epochs == 30
+
+
 def test_cosine_decay_follows_half_a_wave() -> None:
     optimizer = OptimizerConfig(lr=0.002, decay="cosine", decay_start=0)
     for epoch in range(15):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from josrc.losses import (
     PROBABILITY_FLOOR,
+    balance_penalty,
     js_divergence,
     log_probabilities,
     smooth_labels,
@@ -223,3 +224,12 @@ def test_js_divergence_keeps_float64() -> None:
     q = softmax(random_logits(2, seed=1), axis=1)
     divergence = js_divergence(torch.tensor(p), torch.tensor(q))
     np.testing.assert_allclose(divergence, jensenshannon(p, q, base=2, axis=1) ** 2, rtol=1e-12)
+
+
+def test_the_balance_penalty_is_a_divergence_from_the_uniform_distribution() -> None:
+    even = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    assert balance_penalty(even).item() == pytest.approx(0, abs=1e-6)
+    odd = torch.tensor([[0.9, 0.1], [0.7, 0.3]])
+    expected = 0.5 * math.log(0.5 / 0.8) + 0.5 * math.log(0.5 / 0.2)
+    assert balance_penalty(odd).item() == pytest.approx(expected, rel=1e-5)
+    assert balance_penalty(torch.tensor([[1.0, 0.0]])).isfinite()

@@ -94,7 +94,7 @@ class ViewConfig(Section):
 
 
 class ModelConfig(Section):
-    """The network: ``cnn7`` or any timm name, and the head on top of it."""
+    """The network: ``cnn7``, ``preactresnet18`` or any timm name, and the head on top of it."""
 
     name: str = "cnn7"
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
@@ -113,7 +113,9 @@ class OptimizerConfig(Section):
     momentum: float = Field(0.9, ge=0, lt=1, description="beta1 of Adam, momentum of SGD")
     weight_decay: float = Field(0.0, ge=0)
     nesterov: bool = False
-    decay: Literal["none", "linear", "cosine"] = "linear"
+    decay: Literal["none", "linear", "cosine", "step"] = Field(
+        "linear", description="from decay_start on: to 0, or in one step to a tenth"
+    )
     decay_start: int = phase(80)
     # Co-teaching's code, and Jo-SRC's after it, lowers Adam's beta1 when the decay begins.
     momentum_after: float | None = Field(None, ge=0, lt=1)
@@ -132,6 +134,8 @@ class OptimizerConfig(Section):
         )
         if not begun:
             return self.lr, momentum
+        if self.decay == "step":
+            return 0.1 * self.lr, momentum
         left = (epochs - epoch) / max(1, epochs - self.decay_start)
         if self.decay == "cosine":
             left = 0.5 * (1 - math.cos(math.pi * left))

@@ -88,3 +88,16 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     middle = (p + q) / 2
     terms = torch.xlogy(p, p) + torch.xlogy(q, q) - 2 * torch.xlogy(middle, middle)
     return (terms.sum(dim=1) / (2 * math.log(2))).clamp(0, 1)
+
+
+def balance_penalty(probabilities: Tensor) -> Tensor:
+    """``KL(uniform || mean prediction)``, scalar: 0 where a batch's classes are equally likely.
+
+    L_p of Joint-Optim; M-correction and DivideMix use it too. It is the one loss here that belongs
+    to a batch and not to a sample.
+
+    Args:
+        probabilities: ``(batch, classes)``.
+    """
+    mean = precise(probabilities).mean(dim=0).clamp(min=PROBABILITY_FLOOR)
+    return -(mean.log().mean() + math.log(len(mean)))

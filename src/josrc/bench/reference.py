@@ -68,6 +68,7 @@ def reference_steps(config: RunConfig, source: Source, device: torch.device) -> 
     """Train step after step, without end; yields each loss when it is on the host."""
     method = as_written(create_method(config, source)).to(device).train()
     schedule = method.schedule(config.epochs // 2, config.epochs)
+    method.phase = method.phase_at(config.epochs // 2, config.epochs)
     scalars = {name: torch.tensor(value, device=device) for name, value in schedule.items()}
     trained = [p for p in method.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=config.optimizer.lr)
@@ -83,7 +84,8 @@ def reference_steps(config: RunConfig, source: Source, device: torch.device) -> 
     while True:
         for views, label, index in loader:
             images = torch.cat([view.to(device, non_blocking=True) for view in views])
-            batch = Batch(index.to(device), images, label.to(device))
+            draws = torch.rand(len(label), method.draws, device=device)
+            batch = Batch(index.to(device), images, label.to(device), draws)
             optimizer.zero_grad()
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
                 loss = method.step(batch, scalars).loss

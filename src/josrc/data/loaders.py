@@ -20,6 +20,9 @@ from josrc.errors import UserError
 
 # Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.
 MOST_EVALUATED = 2000
+NO_DRAWS = torch.empty(0, 0)
+# Seed and epoch it was drawn for; order of the samples; numbers of their views; of the steps.
+Plan = tuple[tuple[int, int] | None, Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,13 @@ class Batch:
         images: their views, the first view of all samples first,
             ``(views * batch, channels, height, width)``.
         label: their given labels, ``(batch,)``.
+        draws: uniform numbers in [0, 1) for what the step draws, ``(batch, draws of the method)``.
     """
 
     index: Tensor
     images: Tensor
     label: Tensor
+    draws: Tensor = NO_DRAWS
 
 
 class Loader:
@@ -57,14 +62,24 @@ class Loader:
         batch_size: int,
         normalise: Normalise,
         device: torch.device,
+        step_draws: int = 0,
+        group_size: int = 1,
     ) -> None:
+        if batch_size % group_size:
+            raise UserError(
+                f"batch_size={batch_size} does not hold whole groups of method.group_size="
+                f"{group_size} samples. Choose a multiple of {group_size}."
+            )
         self.label = torch.from_numpy(source.given).to(device)
         self.view, self.views, self.batch_size = view, views, batch_size
+        self.group_size = group_size
         self.normalise = normalise
         self.order = torch.zeros(len(source), dtype=torch.long, device=device)
         self.draws = torch.zeros(views, len(source), view.draws, device=device)
+        # What the step itself draws comes from the plan too, as numbers of each sample.
+        self.step_draws = torch.zeros(len(source), step_draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
-        self.plan: tuple[tuple[int, int] | None, Tensor, Tensor] = None, self.order, self.draws
+        self.plan: Plan = None, self.order, self.draws, self.step_draws
 
     def __len__(self) -> int:
         return len(self.order)
@@ -72,19 +87,24 @@ class Loader:
     def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
         """Take up the plan of an epoch and go to a place in it."""
         self.draw_plan(seed, epoch)
-        _, order, draws = self.plan
+        _, order, draws, step_draws = self.plan
         self.order.copy_(order)
         self.draws.copy_(draws)
+        self.step_draws.copy_(step_draws)
         self.cursor.fill_(position)
         self._expect(order, position)
 
     def draw_plan(self, seed: int, epoch: int) -> None:
         """Draw the plan of an epoch; done ahead of time, it costs the device no waiting."""
-        if self.plan[0] == (seed, epoch):
+        if self.plan[0] == (seed, epoch) and self.group_size == 1:  # groups hang on the labels too
             return
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         order = torch.randperm(len(self), generator=generator)
-        self.plan = (seed, epoch), order, torch.rand(self.draws.shape, generator=generator)
+        if self.group_size > 1:
+            order = grouped_order(order, self.label.cpu(), self.group_size, generator)
+        draws = torch.rand(self.draws.shape, generator=generator)
+        step_draws = torch.rand(self.step_draws.shape, generator=generator)
+        self.plan = (seed, epoch), order, draws, step_draws
 
     def sizes(self, position: int = 0) -> list[int]:
         """Batch sizes from a place in the plan to its end; the last may be smaller.
@@ -110,7 +130,7 @@ class Loader:
         index = self.order[place]
         draws = self.draws[:, place].flatten(0, 1)
         pixels = self.view(self.tiles, self._tile_of(index).repeat(self.views), draws)
-        return Batch(index, self.normalise(pixels), self.label[index])
+        return Batch(index, self.normalise(pixels), self.label[index], self.step_draws[place])
 
     def plain(self, size: int) -> Iterator[Tensor]:
         """All images without chance, in the order of the data, at most ``size`` at a time."""
@@ -132,8 +152,10 @@ class ResidentLoader(Loader):
         batch_size: int,
         normalise: Normalise,
         device: torch.device,
+        step_draws: int = 0,
+        group_size: int = 1,
     ) -> None:
-        super().__init__(source, view, views, batch_size, normalise, device)
+        super().__init__(source, view, views, batch_size, normalise, device, step_draws, group_size)
         assert not isinstance(source.images, ImageFiles)
         tiles = torch.from_numpy(source.images).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
@@ -165,8 +187,10 @@ class StreamingLoader(Loader):
         normalise: Normalise,
         device: torch.device,
         workers: int | None = None,
+        step_draws: int = 0,
+        group_size: int = 1,
     ) -> None:
-        super().__init__(source, view, views, batch_size, normalise, device)
+        super().__init__(source, view, views, batch_size, normalise, device, step_draws, group_size)
         assert isinstance(source.images, ImageFiles)
         self.images, self.workers = source.images, workers
         side = self.images.tile + 2 * view.pad
@@ -213,11 +237,33 @@ def create_loader(
     normalise: Normalise,
     device: torch.device,
     workers: int | None = None,
+    step_draws: int = 0,
+    group_size: int = 1,
 ) -> Loader:
     """The loader for images in memory, or for those in files."""
+    asked = source, view, views, batch_size, normalise, device
     if isinstance(source.images, ImageFiles):
-        return StreamingLoader(source, view, views, batch_size, normalise, device, workers)
-    return ResidentLoader(source, view, views, batch_size, normalise, device)
+        return StreamingLoader(*asked, workers, step_draws, group_size)
+    return ResidentLoader(*asked, step_draws, group_size)
+
+
+def grouped_order(order: Tensor, label: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """An order in which samples of one label stand together, ``size`` of them, the groups mixed.
+
+    Args:
+        order: a random order of all samples, ``(N,)``.
+        label: their labels, ``(N,)``.
+        size: of a group. What a class has over comes last, without a group.
+        generator: mixes the groups.
+    """
+    by_class = order[label[order].argsort(stable=True)]
+    own = label[by_class]
+    counts = own.bincount()
+    place = torch.arange(len(own)) - (counts.cumsum(0) - counts)[own]
+    whole = place < (counts // size * size)[own]
+    groups = by_class[whole].view(-1, size)
+    mixed = groups[torch.randperm(len(groups), generator=generator)]
+    return torch.cat([mixed.flatten(), by_class[~whole]])
 
 
 def middle(tiles: Tensor, size: tuple[int, int]) -> Tensor:

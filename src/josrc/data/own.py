@@ -317,6 +317,7 @@ def take(source: Source, index: Index) -> Source:
         images=files,
         files=files,
         given=source.given[index],
+        verified=None if source.verified is None else source.verified[index],
         sample_ids=ids.take(index) if hasattr(ids, "take") else [ids[int(i)] for i in index],
     )
 

@@ -43,6 +43,8 @@ class Source:
         test_labels: their true classes.
         val: samples held out of training, with labels as doubtful as the others.
         superclass: superclass of every class, where the data has any.
+        verified: 1 where people checked the given label and found it right, 0 where wrong, -1 where
+            nobody looked, ``(N,)``; none where nobody looked at all.
         crop: height and width of what a network sees of an image; none: all of it.
         files: where images that are in memory came from.
         sample_ids: what the samples are called; none: their numbers.
@@ -61,6 +63,7 @@ class Source:
     test_labels: Labels | None = None
     val: Source | None = None
     superclass: list[int] | None = None
+    verified: NDArray[np.int8] | None = None
     crop: int | None = None
     files: ImageFiles | None = None
     sample_ids: Sequence[str] | None = None

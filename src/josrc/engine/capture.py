@@ -21,11 +21,11 @@ Stepper = Callable[[int], None]
 class CapturedStepper:
     """Forward and backward compiled, the whole step replayed as a CUDA graph.
 
-    A graph is captured per batch size; whatever changes between epochs is read from tensors. (An
-    optimizer that bakes its momentum into its kernels is captured anew when that changes.) The
-    first steps of each size run without a graph, and train like any other: they let the libraries
-    allocate what they need. The last, smaller batch is captured without compilation, which would
-    cost more than it saves.
+    A graph is captured per batch size and kind of step; whatever else changes between epochs is
+    read from tensors. (An optimizer that bakes its momentum into its kernels is captured anew when
+    that changes.) The first steps of each size and kind run without a graph, and train like any
+    other: they let the libraries allocate what they need. The last, smaller batch is captured
+    without compilation, which would cost more than it saves.
     """
 
     WARM_UP = 3
@@ -35,22 +35,25 @@ class CapturedStepper:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        # torch keeps eight versions of a function and no more; every program is one of its own.
+        torch.compiler.reset()
         self.compiled: Callable[[int], Tensor] = torch.compile(
             program.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )
         self.adam: FusedAdam | None = None
         if hardware.HAS_TRITON and isinstance(program.optimizer, torch.optim.Adam):
             self.adam = FusedAdam(program.optimizer)
-        self.graphs: dict[tuple[int, float], torch.cuda.CUDAGraph] = {}
-        self.calls: Counter[int] = Counter()
+        self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
+        self.calls: Counter[tuple[int, str]] = Counter()
         self.stream = torch.cuda.Stream(program.device)
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
         if self.adam is not None:
             self.adam.set_beta1(self.program.momentum)
-        if not self.ready(size) and self.calls[size] < self.WARM_UP:
-            self.calls[size] += 1
+        kind = size, self.program.method.phase
+        if not self.ready(size) and self.calls[kind] < self.WARM_UP:
+            self.calls[kind] += 1
             self._run_on_side_stream(size)
             return
         if not self.ready(size):
@@ -61,11 +64,13 @@ class CapturedStepper:
         """Whether a step of this size is captured, so that nothing can go wrong any more."""
         return self._key(size) in self.graphs
 
-    def _key(self, size: int) -> tuple[int, float]:
-        return size, self.program.momentum if self.adam is None else 0.0
+    def _key(self, size: int) -> tuple[int, str, float]:
+        momentum = self.program.momentum if self.adam is None else 0.0
+        return size, self.program.method.phase, momentum
 
     def _forward(self, size: int) -> Tensor:
-        compiled = size == self.program.loader.batch_size
+        whole = size == self.program.loader.batch_size
+        compiled = whole and self.program.method.compiles
         return self.compiled(size) if compiled else self.program.forward(size)
 
     def _update(self) -> None:

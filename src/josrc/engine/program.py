@@ -19,6 +19,7 @@ from josrc.data.source import Images, Source
 from josrc.data.views import Normalise, create_view
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, accuracy
+from josrc.engine.survey import Survey
 from josrc.methods import Method, StepResult, get_method
 from josrc.models import create_model
 
@@ -35,6 +36,7 @@ class Program:
         loader: the training data.
         scalars: the schedule's values for this epoch, as tensors the step reads.
         loss_sum: sum of the losses of this epoch's samples.
+        surveyed: for how many epochs the method has looked at the whole training set.
     """
 
     def __init__(self, config: RunConfig, source: Source, device: torch.device) -> None:
@@ -49,7 +51,15 @@ class Program:
         views, workers = self.method.views, config.data.workers
         view = create_view(config.views, source.size, views)
         self.loader = create_loader(
-            source, view, views, config.batch_size, normalise, device, workers
+            source,
+            view,
+            views,
+            config.batch_size,
+            normalise,
+            device,
+            workers,
+            self.method.draws,
+            self.method.group_size,
         )
 
         def evaluation(images: Images, labels: Labels) -> EvaluationSet:
@@ -62,6 +72,7 @@ class Program:
             self.val_set = evaluation(source.val.images, source.val.given)
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
+        self.surveyed = torch.zeros((), dtype=torch.long)
         self.scalars = {
             name: torch.tensor(float(value), device=device)
             for name, value in self.method.schedule(0, config.epochs).items()
@@ -80,7 +91,23 @@ class Program:
         if position == 0:
             self.loss_sum.zero_()
         self.method.train()
+        self.method.phase = self.method.phase_at(epoch, config.epochs)
+        self._survey(config.seed, epoch)
         return {"epoch": epoch + 1, "lr": lr, "threshold": schedule.get("threshold")}
+
+    @torch.no_grad()
+    def _survey(self, seed: int, epoch: int) -> None:
+        """Let the method look at the whole set, unless it did before the run was stopped."""
+        if int(self.surveyed) > epoch:
+            return
+        survey = Survey(self.loader, self._autocast, seed * 1_000_003 + epoch, self._forget_updates)
+        self.method.before_epoch(epoch, survey)
+        self.surveyed.fill_(epoch + 1)
+
+    def _forget_updates(self) -> None:
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                value.zero_()
 
     def forward(self, size: int) -> Tensor:
         """Views, loss and ledger of the next ``size`` samples: the part that can be compiled."""
@@ -171,6 +198,7 @@ class Program:
                 state[f"optimizer.{place}.{key}"] = value
         state |= {f"ledger.{key}": value for key, value in self.ledger.fields.items()}
         state["loss_sum"] = self.loss_sum
+        state["surveyed"] = self.surveyed
         return state
 
     @torch.no_grad()
@@ -223,7 +251,9 @@ def create_method(config: RunConfig, source: Source) -> Method:
             weights=config.model.weights,
         )
 
-    return get_method(config.method.name)(config.method, create_network)
+    method = get_method(config.method.name)(config.method, create_network)
+    method.prepare(source)
+    return method
 
 
 def create_optimizer(

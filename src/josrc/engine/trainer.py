@@ -295,7 +295,7 @@ class Trainer:
                 "std": self.source.std,
             },
         }
-        save_tensors(path, self.program.method.state_dict(), story)
+        save_tensors(path, self.program.method.weights(), story)
 
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` holds."""

@@ -12,7 +12,10 @@ from torch import Tensor, nn
 
 from josrc.config import SCHEDULED, MethodSettings, phase
 from josrc.data.loaders import Batch
+from josrc.data.source import Source
+from josrc.engine.survey import Survey
 from josrc.errors import UserError
+from josrc.models.hardware import move_towards
 from josrc.selection import forget_rate_schedule
 
 Scalars = Mapping[str, Tensor]
@@ -63,6 +66,12 @@ class Method(nn.Module):
         reference: where the method was published.
         views: how many random views of each sample a step needs.
         selects: whether the method sorts samples into groups.
+        memory: buffers and modules that training needs and the trained network does not, such as
+            labels of every sample; kept in checkpoints, left out of the weights' files.
+        compiles: whether ``torch.compile`` can trace the step; otherwise it is captured as it is.
+        draws: how many random numbers a step needs for each of its samples.
+        group_size: how many samples of one given label stand together in a batch; 1 mixes all.
+        phase: what kind of step the present epoch takes, as ``phase_at`` says.
     """
 
     Settings: ClassVar[type[MethodSettings]]
@@ -70,6 +79,11 @@ class Method(nn.Module):
     reference: ClassVar[str]
     views: ClassVar[int] = 1
     selects: ClassVar[bool] = True
+    memory: ClassVar[tuple[str, ...]] = ()
+    compiles: ClassVar[bool] = True
+    draws: int = 0
+    group_size: int = 1
+    phase: str = "train"
 
     def __init__(self, settings: Any, create_network: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -79,6 +93,22 @@ class Method(nn.Module):
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Values the step reads in a zero-based epoch; the same keys in every epoch."""
         return {}
+
+    def prepare(self, source: Source) -> None:
+        """Register what is kept of every sample, once the data is there."""
+
+    def phase_at(self, epoch: int, epochs: int) -> str:
+        """The kind of step of a zero-based epoch; each kind is compiled and captured by itself.
+
+        For steps of different shape. Where only numbers differ, ``schedule`` is enough.
+        """
+        return "train"
+
+    def before_epoch(self, epoch: int, survey: Survey) -> None:
+        """Look at the whole training set before a zero-based epoch, and change buffers in place.
+
+        Called exactly once an epoch, without gradient, also in a run that is stopped and resumed.
+        """
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Loss and per-sample findings of one batch."""
@@ -90,6 +120,11 @@ class Method(nn.Module):
     def evaluated(self) -> dict[str, list[nn.Module]]:
         """Networks to test each epoch, by metric: ``test_accuracy`` first, each a mean over its."""
         return {"test_accuracy": [self.network]}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The state that makes up the trained networks, without the memory."""
+        state = self.state_dict()
+        return {key: state[key] for key in state if key.split(".")[0] not in self.memory}
 
     @property
     def variant(self) -> str | None:
@@ -107,6 +142,23 @@ def describe(logits: Tensor, label: Tensor) -> dict[str, Tensor]:
         "label_probability": given.exp(),
         "opinion": log_p.exp(),
     }
+
+
+def move_teacher(
+    teacher: nn.Module, student: nn.Module, decay: float, statistics: bool = False
+) -> None:
+    """Move a mean teacher towards its student, after an update and without gradient.
+
+    Args:
+        teacher: whose parameters become ``decay`` times their own plus the rest of the student's.
+        student: whose parameters they are.
+        decay: how much of itself the teacher keeps.
+        statistics: whether it takes over the student's running statistics.
+    """
+    move_towards(list(teacher.parameters()), list(student.parameters()), 1 - decay)
+    if statistics:
+        for buffer, students in zip(teacher.buffers(), student.buffers(), strict=True):
+            buffer.copy_(students)
 
 
 # --- two networks --------------------------------------------------------------------------------

@@ -25,8 +25,7 @@ from josrc.losses import (
     soft_cross_entropy,
     symmetric_divergence,
 )
-from josrc.methods.base import Method, Scalars, StepResult, describe
-from josrc.models.hardware import move_towards
+from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
 
 
@@ -164,12 +163,8 @@ class JoSRC(Method):
 
     def after_update(self) -> None:
         """Move the mean teacher, Eq. 8."""
-        students, teachers = self.network.parameters(), self.mean_teacher.parameters()
-        move_towards(list(teachers), list(students), 1 - self.settings.teacher_decay)
-        if self.settings.teacher_mode == "eval":
-            buffers = zip(self.mean_teacher.buffers(), self.network.buffers(), strict=True)
-            for own, students_own in buffers:
-                own.copy_(students_own)
+        s = self.settings
+        move_teacher(self.mean_teacher, self.network, s.teacher_decay, s.teacher_mode == "eval")
 
     def evaluated(self) -> dict[str, list[nn.Module]]:
         """The student is what the paper tests; the teacher's accuracy comes with it."""

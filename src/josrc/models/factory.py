@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from josrc.errors import UserError
 from josrc.models.cnn7 import CNN7
 from josrc.models.head import create_head
+from josrc.models.preactresnet import PreActResNet18
+
+OWN_MODELS = ("cnn7", "preactresnet18")
 
 
 class Classifier(nn.Module):
@@ -24,6 +27,11 @@ class Classifier(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.head = head
+
+    @property
+    def num_features(self) -> int:
+        """How many features the head takes."""
+        return next(m.in_features for m in self.head.modules() if isinstance(m, nn.Linear))
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits ``(batch, classes)``."""
@@ -45,7 +53,7 @@ def create_model(
     """A classifier ready to train.
 
     Args:
-        name: ``cnn7`` or any name timm knows.
+        name: ``cnn7``, ``preactresnet18`` or any name timm knows.
         classes: number of logits.
         in_channels: channels of the images.
         image_size: height and width of the images.
@@ -84,9 +92,11 @@ def expected_images(name: str) -> tuple[int, tuple[float, ...], tuple[float, ...
 def _backbone(
     name: str, in_channels: int, image_size: tuple[int, int], width: float, pretrained: bool
 ) -> tuple[nn.Module, int]:
+    if name in OWN_MODELS and pretrained:
+        raise UserError(f"There are no pretrained weights for {name}; use --weights FILE.")
+    if name == "preactresnet18":
+        return PreActResNet18(in_channels), PreActResNet18.num_features
     if name == "cnn7":
-        if pretrained:
-            raise UserError("There are no pretrained weights for cnn7; use --weights FILE.")
         if min(image_size) < 8:
             raise UserError(f"cnn7 needs images of at least 8x8 pixels, not {image_size}.")
         cnn = CNN7(in_channels, image_size, width)
@@ -95,7 +105,7 @@ def _backbone(
 
     base = name.split(".")[0].removeprefix("hf-hub:")
     if "/" not in name and not timm.is_model(base):
-        near = difflib.get_close_matches(base, ["cnn7", *timm.list_models()], n=3, cutoff=0.6)
+        near = difflib.get_close_matches(base, [*OWN_MODELS, *timm.list_models()], n=3, cutoff=0.6)
         hint = f" Did you mean {' or '.join(near)}?" if near else " Known: cnn7 and timm's models."
         raise UserError(f"Unknown model '{name}'.{hint}")
     kwargs: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": in_channels}

@@ -7,7 +7,8 @@ stay those of the plain layers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,9 +27,24 @@ except ImportError:  # no Triton on this platform
 FEW_INPUTS, FEW_OUTPUTS = 4, 16
 
 
+# The kernels have a gradient, and the gradient has none.
+_second_gradients = False
+
+
+@contextmanager
+def second_gradients() -> Iterator[None]:
+    """Plain layers inside, for what differentiates a gradient."""
+    global _second_gradients
+    before, _second_gradients = _second_gradients, True
+    try:
+        yield
+    finally:
+        _second_gradients = before
+
+
 def available(x: Tensor) -> bool:
     """Whether these layers can take ``x``."""
-    return HAS_TRITON and x.is_cuda
+    return HAS_TRITON and x.is_cuda and not _second_gradients
 
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:

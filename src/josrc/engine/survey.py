@@ -1,0 +1,60 @@
+"""Passes over the whole training set between epochs: what mixtures, prototypes and new labels need.
+
+One mechanism for all methods: ``Method.before_epoch`` gets a ``Survey`` and keeps what it finds in
+registered buffers, where the training step reads it by sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from josrc.data.loaders import Loader
+
+SURVEY_BATCH = 2000
+
+
+class Survey:
+    """Runs networks over all training samples in their order, on plain images, in evaluation mode.
+
+    Attributes:
+        labels: the given labels, ``(N,)``.
+        seed: for whatever a method draws between epochs; another in every epoch.
+        forget_updates: clears the optimizer's state, for a network that begins anew.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        autocast: Callable[[], AbstractContextManager[object]],
+        seed: int,
+        forget_updates: Callable[[], None],
+    ) -> None:
+        self.labels = loader.label
+        self.seed, self.forget_updates = seed, forget_updates
+        self._loader, self._autocast = loader, autocast
+
+    def logits(self, network: nn.Module) -> Tensor:
+        """Logits of every sample in float32, ``(N, classes)``."""
+        return self._over(network, network)
+
+    def features(self, network: nn.Module) -> Tensor:
+        """What the head of a network sees of every sample, in float32, ``(N, features)``."""
+        return self._over(network, network.get_submodule("backbone"))
+
+    def losses(self, network: nn.Module) -> Tensor:
+        """Cross-entropy of every sample against its given label, ``(N,)``."""
+        return F.cross_entropy(self.logits(network), self.labels, reduction="none")
+
+    @torch.no_grad()
+    def _over(self, network: nn.Module, part: nn.Module) -> Tensor:
+        training = network.training
+        network.eval()
+        with self._autocast():
+            found = [part(images).float() for images in self._loader.plain(SURVEY_BATCH)]
+        network.train(training)
+        return torch.cat(found)

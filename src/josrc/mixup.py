@@ -1,0 +1,38 @@
+"""Mixup: two samples become one between them, labels as well as images.
+
+Zhang, Cisse, Dauphin and Lopez-Paz, ICLR 2018. Randomness comes in as uniform numbers, as that of
+views does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# So many equally likely values stand for a beta distribution.
+POINTS = 4096
+
+
+def beta_quantiles(alpha: float) -> Tensor:
+    """Equally likely values of Beta(alpha, alpha), in order, ``(POINTS,)``."""
+    from scipy.special import betaincinv
+
+    middles = (np.arange(POINTS) + 0.5) / POINTS
+    return torch.from_numpy(betaincinv(alpha, alpha, middles)).float()
+
+
+def draw(quantiles: Tensor, uniform: Tensor) -> Tensor:
+    """Values of a distribution from uniform numbers in [0, 1)."""
+    return quantiles.take((uniform * len(quantiles)).long())
+
+
+def mix(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
+    """Each row with that of its partner.
+
+    Args:
+        values: images or labels, ``(batch, ...)``.
+        partner: number of each row's partner, ``(batch,)``.
+        share: of the row itself, scalar.
+    """
+    return share * values + (1 - share) * values[partner]

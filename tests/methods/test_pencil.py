@@ -1,0 +1,81 @@
+"""PENCIL against its loss in float64 and the gradients that torch finds for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy.special import log_softmax, softmax
+from torch import nn
+
+from josrc.data.loaders import Batch
+from josrc.methods.base import StepResult
+from josrc.methods.pencil import Pencil, PencilSettings
+
+CLEAN, ID = 0, 1
+STAGE_1 = {"given": 1.0, "moving": 0.0}
+STAGE_2 = {"given": 0.0, "moving": 1.0}
+STAGE_3 = {"given": 0.0, "moving": 0.0}
+generator = np.random.default_rng(0)
+LOGITS, LABELS = generator.normal(scale=2, size=(2, 12, 4))
+GIVEN = np.arange(12) % 4
+
+
+def pencil(**settings: Any) -> Pencil:
+    method = Pencil(PencilSettings(**settings), nn.Identity)
+    method.register_buffer("label_logits", torch.tensor(LABELS, dtype=torch.float32))
+    return method
+
+
+def step(method: Pencil, stage: dict[str, float]) -> StepResult:
+    images = torch.tensor(LOGITS, dtype=torch.float32)
+    batch = Batch(torch.arange(12), images, torch.tensor(GIVEN))
+    return method.step(batch, {key: torch.tensor(value) for key, value in stage.items()})
+
+
+def test_the_loss_of_each_stage() -> None:
+    log_f, log_y = log_softmax(LOGITS, axis=1), log_softmax(LABELS, axis=1)
+    f = np.exp(log_f)
+    divergence = (f * (log_f - log_y)).sum() / 12 / 4
+    entropy = -(f * log_f).sum() / 12 / 4
+    cross_entropy = -log_f[range(12), GIVEN].mean()
+    method = pencil(entropy=0.3)
+    assert step(method, STAGE_3).loss.item() == pytest.approx(divergence, rel=1e-5)
+    assert step(method, STAGE_1).loss.item() == pytest.approx(cross_entropy, rel=1e-5)
+    loss = step(method, STAGE_2).loss.item()
+    assert loss == pytest.approx(divergence + 0.3 * entropy, rel=1e-5)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_labels_move_down_the_gradient_in_stage_2_alone(double: bool) -> None:
+    method = pencil(label_rate=50.0, compatibility=0.7, double_softmax=double)
+    for stage in (STAGE_1, STAGE_3):
+        step(method, stage)
+        torch.testing.assert_close(method.label_logits, torch.tensor(LABELS, dtype=torch.float32))
+    labels = torch.tensor(LABELS, requires_grad=True)
+    f, y = torch.tensor(softmax(LOGITS, axis=1)), labels.softmax(dim=1)
+    divergence = F.kl_div(y.log(), f, reduction="sum") / 12 / 4
+    given = torch.tensor(GIVEN)
+    compatibility = F.cross_entropy(y, given) if double else F.nll_loss(y.log(), given)
+    (gradient,) = torch.autograd.grad(divergence + 0.7 * compatibility, labels)
+    step(method, STAGE_2)
+    expected = (labels - 50 * gradient).detach().float()
+    torch.testing.assert_close(method.label_logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_verdict_is_that_of_the_label_distribution() -> None:
+    result = step(pencil(), STAGE_1)
+    top = LABELS.argmax(axis=1)
+    assert result.group.tolist() == [
+        CLEAN if a == b else ID for a, b in zip(top, GIVEN, strict=True)
+    ]
+    likelihood = softmax(LABELS, axis=1)[range(12), GIVEN]
+    np.testing.assert_allclose(result.clean_likelihood, likelihood, rtol=1e-5)
+
+
+def test_three_epochs_have_all_three_stages() -> None:
+    method = Pencil(PencilSettings(warm_up=1, correction=1), nn.Identity)
+    assert [method.schedule(epoch, 3) for epoch in range(3)] == [STAGE_1, STAGE_2, STAGE_3]
