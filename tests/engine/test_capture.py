@@ -7,7 +7,13 @@ import torch
 
 from josrc.data.loaders import Batch
 from josrc.data.source import load_source
-from josrc.engine.capture import CapturedStepper, FallbackStepper, create_stepper
+from josrc.engine.capture import (
+    CapturedStepper,
+    CapturedTester,
+    FallbackStepper,
+    create_stepper,
+)
+from josrc.engine.metrics import right_answers
 from josrc.engine.program import Program
 from josrc.errors import UserError
 from josrc.methods import get_method, method_names
@@ -72,6 +78,24 @@ def test_a_new_epoch_and_a_new_momentum_reach_the_captured_step() -> None:
         assert built.loader.cursor.item() == len(built.loader)
     assert len(stepper.graphs) == 2  # type: ignore[attr-defined]
     assert stepper.adam.beta1.item() == pytest.approx(0.1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["josrc", "coteaching"])
+def test_replayed_tests_give_the_accuracies_of_the_weights_of_the_hour(method: str) -> None:
+    built = program(method, "cuda")
+    create_stepper(built, "captured")
+    prepared = [built.end_epoch() for _ in range(3)]
+    assert prepared[0] == prepared[1] == prepared[2]
+    assert isinstance(built.tester, CapturedTester)
+    assert built.tester.graphs
+    with torch.no_grad():
+        for parameter in built.method.parameters():
+            parameter.mul_(-1)
+    replayed = built.end_epoch()
+    built.tester = right_answers
+    assert built.end_epoch() == replayed
+    assert replayed["test_accuracy"] != prepared[0]["test_accuracy"]
 
 
 class Broken:

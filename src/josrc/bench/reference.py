@@ -21,8 +21,6 @@ from josrc.config import RunConfig
 from josrc.data.loaders import Batch
 from josrc.data.source import Source
 from josrc.engine.program import create_method, uses_bfloat16
-from josrc.methods import Method
-from josrc.models.cnn7 import CNN7
 
 MOST_WORKERS = 8
 
@@ -56,17 +54,9 @@ def worker_count() -> int:
     return min(MOST_WORKERS, os.cpu_count() or 1)
 
 
-def as_written(method: Method) -> Method:
-    """The method with networks that run layer by layer, not prepared for the hardware."""
-    for module in method.modules():
-        if isinstance(module, CNN7):
-            module.prepared = False
-    return method
-
-
 def reference_steps(config: RunConfig, source: Source, device: torch.device) -> Iterator[float]:
     """Train step after step, without end; yields each loss when it is on the host."""
-    method = as_written(create_method(config, source)).to(device).train()
+    method = create_method(config, source).to(device).train()
     schedule = method.schedule(config.epochs // 2, config.epochs)
     method.phase = method.phase_at(config.epochs // 2, config.epochs)
     scalars = {name: torch.tensor(value, device=device) for name, value in schedule.items()}

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from josrc.bench.reference import as_written, reference_steps, worker_count
+from josrc.bench.reference import reference_steps, worker_count
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
 from josrc.engine.capture import create_stepper
@@ -89,7 +89,6 @@ def measure(
     """Times of the three loops, and the machine's two ceilings, in one process."""
     say(console, f"{device_name(device)}: {WINDOWS} windows of {steps} steps each ...")
     program = Program(config, source, device)
-    as_written(program.method)
     flops, moved = step_cost(program, config)
     times: dict[str, Any] = {
         "reference_ms": _time(reference_steps(config, source, device), device, steps)

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from josrc.data.loaders import EvaluationSet
 from josrc.engine.adam import FusedAdam
+from josrc.engine.metrics import right_answers
 from josrc.engine.program import Program
 from josrc.errors import InterruptedRunError, UserError
 from josrc.models import hardware
+from josrc.models.cnn7 import prepare
 
 # Trains on the next so many samples.
 Stepper = Callable[[int], None]
@@ -46,6 +49,9 @@ class CapturedStepper:
         self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
         self.stream = torch.cuda.Stream(program.device)
+        # Graphs that run one after the other share their memory: none hands tensors to the next.
+        self.pool = torch.cuda.graph_pool_handle()
+        prepare(program.method)
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
@@ -89,9 +95,35 @@ class CapturedStepper:
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
+        with torch.cuda.graph(graph, self.pool, self.stream):
             self.program.train_step(size, self._forward, self._update)
         return graph
+
+
+class CapturedTester:
+    """The test of each network, replayed as a CUDA graph from its second time on."""
+
+    def __init__(self, pool: Any, stream: torch.cuda.Stream) -> None:
+        self.pool, self.stream = pool, stream
+        self.graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self.calls: Counter[tuple[int, int]] = Counter()
+
+    def __call__(self, network: nn.Module, images: EvaluationSet, labels: Tensor) -> Tensor:
+        """How many answers are right; the tensor holds it until the next test of the network."""
+        key = id(network), id(images)
+        self.calls[key] += 1
+        # Images that come from files have no place of their own on the device.
+        if images.tiles is None or self.calls[key] == 1:
+            return right_answers(network, images, labels)
+        if key not in self.graphs:
+            right = torch.zeros((), dtype=torch.long, device=labels.device)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, self.pool, self.stream):
+                right.copy_(right_answers(network, images, labels))
+            self.graphs[key] = graph, right
+        graph, right = self.graphs[key]
+        graph.replay()
+        return right
 
 
 class FallbackStepper:
@@ -141,4 +173,5 @@ def create_stepper(
         return program.train_step
     torch.backends.cudnn.benchmark = True
     captured = CapturedStepper(program)
+    program.tester = CapturedTester(captured.pool, captured.stream)
     return captured if engine == "captured" else FallbackStepper(captured, notice)

@@ -75,13 +75,13 @@ def share(part: float, whole: float) -> float | None:
 
 
 @torch.no_grad()
-def accuracy(network: nn.Module, images: Iterable[Tensor], labels: Tensor) -> float:
-    """Percentage of right top-1 predictions.
+def right_answers(network: nn.Module, images: Iterable[Tensor], labels: Tensor) -> Tensor:
+    """How many top-1 predictions are right, as a scalar on the device.
 
     Args:
         network: in evaluation mode.
-        images: normalised images, chunk by chunk.
+        images: normalised test images, chunk by chunk.
         labels: their classes, ``(N,)``.
     """
     predictions = torch.cat([network(chunk).argmax(dim=1) for chunk in images])
-    return 100 * int((predictions == labels).sum()) / len(labels)
+    return (predictions == labels).sum()

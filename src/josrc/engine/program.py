@@ -6,7 +6,6 @@ captured step survive a new epoch, a resumed run and, in a benchmark, the next r
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -18,12 +17,14 @@ from josrc.data.noise import Labels
 from josrc.data.source import Images, Source
 from josrc.data.views import Normalise, create_view
 from josrc.engine.ledger import Ledger
-from josrc.engine.metrics import Row, Truth, accuracy
+from josrc.engine.metrics import Row, Truth, right_answers
 from josrc.engine.survey import Survey
 from josrc.methods import Method, StepResult, get_method
 from josrc.models import create_model
 
 ADAM_BETA2 = 0.999
+
+Tester = Callable[[nn.Module, EvaluationSet, Tensor], Tensor]
 
 
 class Program:
@@ -36,6 +37,7 @@ class Program:
         loader: the training data.
         scalars: the schedule's values for this epoch, as tensors the step reads.
         loss_sum: sum of the losses of this epoch's samples.
+        tester: counts the right answers of a network.
         surveyed: for how many epochs the method has looked at the whole training set.
     """
 
@@ -73,6 +75,7 @@ class Program:
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
         self.surveyed = torch.zeros((), dtype=torch.long)
+        self.tester: Tester = right_answers
         self.scalars = {
             name: torch.tensor(float(value), device=device)
             for name, value in self.method.schedule(0, config.epochs).items()
@@ -138,23 +141,27 @@ class Program:
 
     def end_epoch(self) -> Row:
         """The epoch's loss, selection and accuracies."""
+        self.method.eval()
+        evaluated = self.method.evaluated()
+        tested: dict[str, Tensor] = {}
+        if self.test_set is not None:
+            for name, networks in evaluated.items():
+                tested[name] = self._test(networks, self.test_set)
+        if self.val_set is not None:
+            # Held-out labels are as doubtful as the others: this is agreement, and not accuracy.
+            tested["agreement"] = self._test(evaluated["test_accuracy"], self.val_set)
+        self.method.train()
+        # The device has all its work before the host waits for a first result.
         group = self.ledger.fields["group"] if self.method.selects else None
         row = self.truth.metrics(self.ledger.fields["prediction"], group)
         row["loss"] = self.loss_sum.item() / len(self.loader)
-        self.method.eval()
-        evaluated = self.method.evaluated()
-        if self.test_set is not None:
-            for name, networks in evaluated.items():
-                row[name] = self._test(networks, self.test_set)
-        if self.val_set is not None:
-            # Held-out labels are as doubtful as the others: this is agreement, and not accuracy.
-            row["agreement"] = self._test(evaluated["test_accuracy"], self.val_set)
-        self.method.train()
-        return row
+        return row | {name: value.item() for name, value in tested.items()}
 
-    def _test(self, networks: Sequence[nn.Module], images: EvaluationSet) -> float:
+    def _test(self, networks: Sequence[nn.Module], images: EvaluationSet) -> Tensor:
+        """Mean accuracy of some networks in percent, on the device."""
         with self._autocast():
-            return statistics.fmean(accuracy(one, images, images.labels) for one in networks)
+            right = [self.tester(network, images, images.labels) for network in networks]
+        return 100 * torch.stack(right).double().mean() / len(images.labels)
 
     @torch.no_grad()
     def held_out_probabilities(self) -> Tensor | None:
