@@ -365,6 +365,9 @@ def bench_loader(
     epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
     batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
     workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of the process that asks; torch's default.")
+    ] = None,
     device: Device = None,
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
@@ -376,6 +379,7 @@ def bench_loader(
         epochs=epochs,
         batch_size=batch_size,
         workers=workers,
+        threads=threads,
         device_name_wanted=device,
         results=results,
         console=_console(),

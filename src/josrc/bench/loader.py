@@ -43,6 +43,7 @@ def run_loader(
     epochs: int,
     batch_size: int,
     workers: int | None,
+    threads: int | None,
     device_name_wanted: str | None,
     results: Path,
     console: Console,
@@ -50,10 +51,14 @@ def run_loader(
     """Measure both loaders and write ``results/speed/DEVICE-loader.json``; returns its path."""
     device = choose_device(device_name_wanted or "auto")
     count = default_workers(images) if workers is None else workers
+    if threads is not None:
+        torch.set_num_threads(threads)
     found: dict[str, Any] = {
         "device": device_name(device),
         "cpu_cores": os.cpu_count(),
         "loader_workers": count,
+        "threads": torch.get_num_threads(),
+        "load_before": os.getloadavg()[0],
         "images": images,
         "epochs": epochs,
         "batch_size": batch_size,
@@ -69,6 +74,7 @@ def run_loader(
             found["sizes"][f"{width}x{height}"] = compare(
                 Path(folder), images, epochs, batch_size, count, device
             )
+    found["load_after"] = os.getloadavg()[0]
     path = results / "speed" / f"{short_name(device)}-loader.json"
     write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
