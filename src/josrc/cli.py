@@ -341,13 +341,14 @@ def _report(run: Run, console: Console) -> None:
     from josrc.audit.folder import verdict_line
     from josrc.terminal import say
 
-    summary = run.summary
+    summary, audit = run.summary, run.audit
+    verdicts = f"{verdict_line(audit, run.path / 'audit')}\n" if audit else ""
     say(
         console,
         f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
         f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
         f"{summary['best_epoch']}, {summary['seconds_total']:.0f} s.\n"
-        f"{verdict_line(run.audit, run.path / 'audit')}\nRun folder: {run.path}",
+        f"{verdicts}Run folder: {run.path}",
     )
 
 

@@ -72,10 +72,10 @@ class Run:
         return RunFolder(self.path).read_metrics()
 
     @property
-    def audit(self) -> dict[str, Any]:
-        """The content of ``audit/summary.json``."""
-        summary: dict[str, Any] = json.loads((self.path / "audit" / "summary.json").read_text())
-        return summary
+    def audit(self) -> dict[str, Any] | None:
+        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
+        file = RunFolder(self.path).audit / "summary.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def configure(
@@ -190,12 +190,14 @@ def _source_of(folder: RunFolder, config: RunConfig) -> Source:
 
 
 def complete(trainer: Trainer) -> Run:
-    """Show what the network will see, then train to the end."""
+    """Show what the network will see, train to the end, and judge every sample."""
     folder = trainer.folder
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
-    summary = trainer.run()
-    write_audit(folder.audit, trainer.program.ledger.arrays(), trainer.source)
-    return Run(folder.path, trainer.config, summary)
+
+    def finish() -> None:
+        write_audit(folder.audit, trainer.program.ledger.arrays(), trainer.source)
+
+    return Run(folder.path, trainer.config, trainer.run(finish))
 
 
 def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str, Any]:
