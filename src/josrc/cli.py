@@ -401,7 +401,8 @@ def _report(run: Run, console: Console) -> None:
     from josrc.audit.folder import verdict_line
     from josrc.terminal import say
 
-    summary = run.summary
+    summary, audit = run.summary, run.audit
+    verdicts = f"{verdict_line(audit, run.path / 'audit')}\n" if audit else ""
     if summary["last10_mean"] is not None:
         result = (
             f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
@@ -417,8 +418,7 @@ def _report(run: Run, console: Console) -> None:
         result = "Trained. Without --test there is no accuracy to report"
     say(
         console,
-        f"{result}, {summary['seconds_total']:.0f} s.\n"
-        f"{verdict_line(run.audit, run.path / 'audit')}\nRun folder: {run.path}",
+        f"{result}, {summary['seconds_total']:.0f} s.\n{verdicts}Run folder: {run.path}",
     )
 
 

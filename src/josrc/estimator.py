@@ -96,6 +96,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """All that is needed once the run folder is gone."""
         self.metrics_ = run.metrics
         self.verdicts_ = run.verdicts()
+        assert run.audit is not None
         self.noise_rate_: float = run.audit["noise_rate"]
         self._predictor = run.predictor()
         place = {name: number for number, name in enumerate(self._predictor.class_names)}

@@ -107,10 +107,10 @@ class Run:
         )
 
     @property
-    def audit(self) -> dict[str, Any]:
-        """The content of ``audit/summary.json``."""
-        summary: dict[str, Any] = json.loads((self.path / "audit" / "summary.json").read_text())
-        return summary
+    def audit(self) -> dict[str, Any] | None:
+        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
+        file = RunFolder(self.path).audit / "summary.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
     @property
     def model(self) -> nn.Module:
@@ -347,13 +347,15 @@ def _source_of(
 
 
 def complete(trainer: Trainer) -> Run:
-    """Show what the network will see, then train to the end."""
+    """Show what the network will see, train to the end, and judge every sample."""
     folder = trainer.folder
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
-    summary = trainer.run()
     program = trainer.program
-    write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
-    return Run(folder.path, trainer.config, summary)
+
+    def finish() -> None:
+        write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
+
+    return Run(folder.path, trainer.config, trainer.run(finish))
 
 
 def _held_out(program: Program) -> NDArray[Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -176,3 +177,17 @@ def test_verdicts_from_memory_and_from_the_checkpoint_are_the_same(run: Path) ->
     with np.load(run / "noise.npz") as labels:
         again = judge(Findings.of(ledger), labels["given"])
     assert [TITLES[group] for group in again.group] == [row["verdict"] for row in verdicts(run)]
+
+
+def test_a_finished_run_without_verdicts_is_still_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = ["--method", "standard", "--epochs", "1", "--device", "cpu", "--quiet"]
+    assert josrc("train", "digits-o", *short, "--out", tmp_path / "run") == 0
+    shutil.rmtree(tmp_path / "run" / "audit")
+    assert josrc("resume", tmp_path / "run") == 0
+    said = capsys.readouterr().out
+    assert "has finished" in said
+    assert "Verdicts" not in said
+    assert josrc("audit", tmp_path / "run") == 0
+    assert len(verdicts(tmp_path / "run")) == 1436

@@ -96,11 +96,12 @@ def test_a_ledger_of_one_network_and_one_of_two_are_read_alike() -> None:
     for name, column in values.items():
         ledger.fields[name].copy_(torch.tensor(column))
     findings = Findings.of(ledger.arrays())
-    np.testing.assert_allclose(findings.support, [0.3, 0.4, 0.2], rtol=1e-6)
+    # A quarter of the last epochs, by both networks, and three quarters of all.
+    np.testing.assert_allclose(findings.support, [0.25, 0.3, 0.2], rtol=1e-6)
     # The label's probability less the rival's, and the long margin: their mean by the confidence.
     expected = [(0.3 + 0.2) / 2 / 0.5, (0.5 + 0.1) / 2 / 0.8, (-0.3 - 0.4) / 2 / 0.5]
     np.testing.assert_allclose(findings.lead, expected, rtol=1e-5)
-    np.testing.assert_allclose(findings.doubt, 0.6, rtol=1e-6)
+    np.testing.assert_allclose(findings.doubt, 0.25 * 0.5 + 0.75 * 0.7, rtol=1e-6)
 
 
 def test_a_rival_stands_out_by_its_share_of_a_label(made: Made) -> None:
@@ -134,6 +135,19 @@ def test_rivals_of_one_label_have_nothing_to_do_with_those_of_another(made: Made
     )
     weight = systematic_confusion(findings, given).of(given, rival)
     np.testing.assert_allclose(weight, np.repeat([0.5 * 0.5, 0, 0], 10))
+
+
+def test_a_class_that_many_labels_lose_to_is_no_confusion(made: Made) -> None:
+    # What a network does that has collapsed: whatever the label, it sees class 0.
+    given = np.repeat([1, 2, 3], 10)
+    findings = replace(
+        made["findings"].part(np.arange(30)),
+        rival=np.zeros(30, dtype=int),
+        rival_share=np.full(30, 0.9),
+        label_share=np.full(30, 0.1),
+    )
+    weight = systematic_confusion(findings, given).of(given, findings.rival)
+    np.testing.assert_allclose(weight, 0.5 * 0.5 / 3)
 
 
 def test_a_label_that_systematically_stands_for_another_class_is_seen_through(made: Made) -> None:

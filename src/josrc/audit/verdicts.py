@@ -35,6 +35,9 @@ PAIR = 2**16
 
 # --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
 
+# Weight of the last epochs beside all epochs, in label probability and entropy. All of them say
+# more: late in a run wrong labels may be learned by heart, and some runs go wrong at their end.
+RECENT = 0.25
 # A rival stands out among those of a label if it has this many times the share of the next one;
 # so many samples are added to each label's, lest a single one make a rival.
 STANDS_OUT, ADDED = 2.0, 10
@@ -82,9 +85,9 @@ class Findings:
         lead = (label - ledger["mean_rival_probability"] + ledger["long_margin"]) / 2
         return cls(
             visits=ledger["visits"],
-            support=(label + ledger["long_label_probability"]) / 2,
+            support=RECENT * label + (1 - RECENT) * ledger["long_label_probability"],
             lead=lead / np.maximum(confidence, 1e-6),
-            doubt=(ledger["mean_entropy"] + ledger["long_entropy"]) / 2,
+            doubt=RECENT * ledger["mean_entropy"] + (1 - RECENT) * ledger["long_entropy"],
             confidence=confidence,
             label_share=ledger["mean_label_share"],
             rival=ledger["rival"],
@@ -241,7 +244,9 @@ def systematic_confusion(findings: Findings, given: Labels) -> Confusion:
     before[np.append([True], following[:-1])] = 0.0
     stands_out = np.zeros(len(pairs))
     stands_out[order] = np.where(following, np.maximum(0, share[order] - STANDS_OUT * before), 0)
-    return Confusion(pairs, stands_out * share)
+    # A class that many labels lose to is where a network ends that predicts little else.
+    labels = np.bincount(pairs[stands_out > 0] % PAIR, minlength=PAIR)[pairs % PAIR]
+    return Confusion(pairs, stands_out * share / np.maximum(labels, 1))
 
 
 def _pair(given: Labels, rival: Vector) -> Labels:

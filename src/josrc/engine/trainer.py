@@ -7,7 +7,7 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -92,8 +92,8 @@ class Trainer:
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def run(self) -> dict[str, Any]:
-        """Train to the end and return the summary."""
+    def run(self, finish: Callable[[], Any] = lambda: None) -> dict[str, Any]:
+        """Train to the end, ``finish``, and return the summary, which is written last of all."""
         summary = None
         self.folder.write_metrics(self.rows)
         self._saved_at = time.monotonic()
@@ -108,6 +108,7 @@ class Trainer:
                 summary = self.summary()
             finally:
                 self._tell("ended", summary)
+            finish()
             self.folder.write_summary(summary)
         return summary
 
