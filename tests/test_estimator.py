@@ -153,6 +153,19 @@ def test_a_classifier_learns(fitted: NoisyLabelClassifier) -> None:
     assert (fitted.predict(X[200:]) == probabilities.argmax(axis=1)).all()
 
 
+def test_a_classifier_says_which_labels_it_doubts() -> None:
+    wrong = np.arange(0, 200, 10)
+    given = DATA.target[:200].copy()
+    given[wrong] = (given[wrong] + 1 + wrong // 10 % 3) % 4
+    fitted = classifier(epochs=20).fit(X[:200], given)
+    assert len(fitted.verdicts_) == 200
+    assert fitted.verdicts_["given_label"].astype(int).tolist() == given.tolist()
+    doubted = np.flatnonzero(fitted.verdicts_["verdict"] != "clean")
+    assert len(np.intersect1d(doubted, wrong)) / len(wrong) > 0.7
+    assert len(np.intersect1d(doubted, wrong)) / len(doubted) > 0.7
+    assert fitted.noise_rate_ == pytest.approx(len(doubted) / 200)
+
+
 def test_columns_are_in_the_order_of_the_classes() -> None:
     # As words, -1 and 10 sort before 2: as numbers they don't.
     values = np.array([10, 2, -1, 300])[DATA.target[:240]]
