@@ -14,6 +14,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run in Triton's interpreter
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

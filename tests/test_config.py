@@ -104,7 +104,8 @@ def test_an_unknown_key_is_answered_with_the_closest(pair: str, key: str, meant:
 
 
 def test_a_key_unlike_all_others_is_answered_with_those_of_its_section() -> None:
-    with pytest.raises(UserError, match=r"'views\.zzz'\. Known: pad, flip, normalise\.$"):
+    known = r"'views\.zzz'\. Known: pad, flip, normalise, crop, strong\.$"
+    with pytest.raises(UserError, match=known):
         config("views.zzz=1")
 
 
@@ -265,7 +266,8 @@ def test_the_plain_recipe_is_that_of_the_published_codes(
 ) -> None:
     run = configure(data, recipe="plain", method=method)
     assert run.recipe == "plain"
-    assert run.views.model_dump() == {"pad": 0, "flip": False, "normalise": False}
+    assert (run.views.pad, run.views.flip, run.views.normalise) == (0, False, False)
+    assert (run.views.crop, run.views.strong) == ("shift", "none")
     assert (run.model.head, run.epochs, run.batch_size) == ("linear", 200, 128)
     assert run.optimizer.decay_start == decay_start
     assert run.optimizer.at(decay_start - 1, 200) == (1e-3, 0.9)

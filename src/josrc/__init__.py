@@ -11,9 +11,10 @@ The same from a shell: ``josrc train digits-o --noise symmetric --rate 0.5``.
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "resume", "train"]
+__all__ = ["NoisyLabelClassifier", "Run", "__version__", "resume", "train"]
 
 if TYPE_CHECKING:
+    from josrc.estimator import NoisyLabelClassifier
     from josrc.runs import Run, resume, train
 
 
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from josrc import runs
 
         return getattr(runs, name)
+    if name == "NoisyLabelClassifier":
+        from josrc.estimator import NoisyLabelClassifier
+
+        return NoisyLabelClassifier
     raise AttributeError(f"module 'josrc' has no attribute {name!r}")

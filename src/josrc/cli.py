@@ -28,7 +28,13 @@ app = typer.Typer(
 bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
 app.add_typer(bench, name="bench")
 
-Data = Annotated[str, typer.Argument(help="digits-o, cifar100n-c or cifar80n-o.")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="digits-o, cifar100n-c, cifar80n-o, or a path: a folder of class folders, a manifest "
+        "(csv, tsv, jsonl, parquet). hf:NAME is a Hugging Face data set."
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Any configuration key: method.alpha=0.3."),
@@ -79,6 +85,23 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Of weights, order and views.")] = None,
     device: Device = None,
     engine: Annotated[str | None, typer.Option(help="auto, captured or eager.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Own images: others with true labels to test on.")
+    ] = None,
+    val: Annotated[
+        float | None, typer.Option(help="Own images: hold out this share of each class.")
+    ] = None,
+    path_column: Annotated[str | None, typer.Option(help="Manifest: the paths' column.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Manifest: the labels' column.")] = None,
+    allow_outside: Annotated[
+        bool | None, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
+    ] = None,
+    allow_skipped: Annotated[
+        bool | None, typer.Option("--allow-skipped", help="Train even if over 5 % can't be read.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that decode images; one a core.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
     data_root: DataRoot = None,
@@ -91,14 +114,14 @@ def train(
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
     from josrc.config import parse_override, parse_yaml
-    from josrc.runs import configure, start
+    from josrc.runs import plan, start
 
     layers = [parse_override(pair) for pair in overrides or []]
     if config is not None:
         if not config.is_file():
             raise UserError(f"Configuration file {config} does not exist.")
         layers.insert(0, parse_yaml(config.read_bytes(), str(config)))
-    settings = configure(
+    settings, source = plan(
         data,
         recipe=recipe,
         layers=layers,
@@ -117,9 +140,17 @@ def train(
         device=device,
         engine=engine,
         data_root=data_root,
+        test=test,
+        val=val,
+        path_column=path_column,
+        label_column=label_column,
+        allow_outside=allow_outside,
+        allow_skipped=allow_skipped,
+        workers=workers,
     )
     console = _console(quiet)
-    _report(start(settings, out, overwrite=overwrite, console=console), console)
+    run = start(settings, out, overwrite=overwrite, console=console, source=source)
+    _report(run, console)
 
 
 @app.command()
@@ -161,13 +192,15 @@ def noise(
     """
     from josrc.data.labels import write_noise_file
     from josrc.data.source import load_source
-    from josrc.runs import configure
+    from josrc.runs import configure, in_files, prepared
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
     settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
     source = load_source(settings.data)
-    write_noise_file(out, source.given, source.true, source.kind)
+    if in_files(source):
+        source = prepared(source, settings, _console())
+    write_noise_file(out, source.given, source.true, source.kind, source.digest)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
 
 
@@ -326,6 +359,29 @@ def bench_audit(
     )
 
 
+@bench.command("loader")
+def bench_loader(
+    images: Annotated[int, typer.Option(min=2, help="JPEGs of each size, made for it.")] = 512,
+    epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
+    device: Device = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
+) -> None:
+    """Time reading images from files: torchvision's folder and loader, and josrc's."""
+    from josrc.bench.loader import run_loader
+
+    run_loader(
+        images=images,
+        epochs=epochs,
+        batch_size=batch_size,
+        workers=workers,
+        device_name_wanted=device,
+        results=results,
+        console=_console(),
+    )
+
+
 def _names(options: list[str] | None) -> list[str]:
     """Names given one an option, or several in one with commas."""
     return [name for option in options or [] for name in option.split(",") if name]
@@ -341,15 +397,24 @@ def _report(run: Run, console: Console) -> None:
     from josrc.audit.folder import verdict_line
     from josrc.terminal import say
 
-    summary, audit = run.summary, run.audit
-    verdicts = f"{verdict_line(audit, run.path / 'audit')}\n" if audit else ""
-    say(
-        console,
-        f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
-        f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
-        f"{summary['best_epoch']}, {summary['seconds_total']:.0f} s.\n"
-        f"{verdicts}Run folder: {run.path}",
-    )
+    summary = run.summary
+    if summary["last10_mean"] is not None:
+        result = (
+            f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
+            f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
+            f"{summary['best_epoch']}"
+        )
+    elif summary.get("agreement") is not None:
+        result = (
+            f"The network agrees with {summary['agreement']:.2f} % of the given labels it was not "
+            "trained on, right or wrong; without --test there is no accuracy"
+        )
+    else:
+        result = "Trained. Without --test there is no accuracy to report"
+    lines = [f"{result}, {summary['seconds_total']:.0f} s."]
+    if (run.path / "audit" / "summary.json").is_file():  # runs of older versions have none
+        lines.append(verdict_line(run.audit, run.path / "audit"))
+    say(console, "\n".join([*lines, f"Run folder: {run.path}"]))
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -58,6 +58,15 @@ class DataConfig(Section):
     # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
     noise_seed: int = Field(0, ge=0, lt=2**32)
     noise_file: File | None = None
+    # For images of one's own, in files:
+    test: File | None = Field(None, description="images with true labels to test on")
+    val: float = Field(0.0, ge=0, lt=1, description="share of each class to hold out")
+    path_column: str | None = None
+    label_column: str | None = None
+    allow_outside: bool = Field(False, description="a manifest may name files anywhere")
+    allow_skipped: bool = Field(False, description="train even if over 5 % of files are no images")
+    workers: int | None = Field(None, ge=0, description="decoding processes; null: one a core")
+    resident: bool | None = Field(None, description="keep all images in memory; null: if they fit")
 
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:
@@ -77,6 +86,11 @@ class ViewConfig(Section):
     flip: bool = True
     # Test images too. The codes of Co-teaching, Co-teaching+ and JoCoR leave pixels in [0, 1].
     normalise: bool = Field(True, description="standardise each channel; false: pixels in [0, 1]")
+    # shift: a crop of the image's size; resized: a crop of random area, resized.
+    crop: Literal["shift", "resized"] = "shift"
+    strong: Literal["none", "last", "all"] = Field(
+        "none", description="which views are also turned, sheared and changed in colour"
+    )
 
 
 class ModelConfig(Section):
@@ -232,13 +246,19 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 # --- resolving -----------------------------------------------------------------------------------
 
 
-def resolve(data: str, recipe: str | None, layers: Sequence[Mapping[str, Any]]) -> RunConfig:
+def resolve(
+    data: str,
+    recipe: str | None,
+    layers: Sequence[Mapping[str, Any]],
+    base: Values | None = None,
+) -> RunConfig:
     """The configuration of a run on ``data``: its recipe, then the user's layers in order.
 
     Args:
         data: name of the data set.
         recipe: ``plain`` for the recipe file ``DATA.plain.yaml``; none for ``DATA.yaml``.
         layers: nested values from the user, the later ones stronger.
+        base: values in place of a recipe, for data that has none.
     """
     user: Values = {}
     for layer in layers:
@@ -250,7 +270,11 @@ def resolve(data: str, recipe: str | None, layers: Sequence[Mapping[str, Any]]) 
         raise UserError(f"Two data sets are named: {data} and data.name={named}.")
     chosen = user.pop("recipe", None)
     user = merge(user, {"data": {"name": data}})
-    base = load_recipe(_recipe_file(data, recipe or chosen))
+    if base is None:
+        base = load_recipe(_recipe_file(data, recipe or chosen))
+    elif recipe or chosen:
+        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
+    base = dict(base)
     special = base.pop("methods", {})
     method = str(user["method"].get("name") or "josrc")
     base = merge(base, special.get(method, {}))

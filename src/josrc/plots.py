@@ -10,7 +10,7 @@ import torch
 
 from josrc.config import RunConfig
 from josrc.data.source import Source
-from josrc.data.views import WeakView
+from josrc.data.views import create_view
 from josrc.engine.events import Listener
 from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder
@@ -83,11 +83,22 @@ def _curve(axis: Any, rows: Sequence[Row], column: str, **style: Any) -> bool:
 
 
 def _accuracy(rows: Sequence[Row]) -> Any:
+    if all(row.get("test_accuracy") is None for row in rows):
+        return _agreement(rows)
     figure, ((axis,),) = create_figure()
     _curve(axis, rows, "test_accuracy", color=BLUE, label="network")
     if _curve(axis, rows, "teacher_accuracy", color=GREY, linestyle="--", label="mean teacher"):
         axis.legend(frameon=False)
     axis.set(title="Test accuracy", xlabel="epoch", ylabel="%")
+    return figure
+
+
+def _agreement(rows: Sequence[Row]) -> Any:
+    if all(row.get("agreement") is None for row in rows):
+        return None
+    figure, ((axis,),) = create_figure()
+    _curve(axis, rows, "agreement", color=BLUE)
+    axis.set(title="Agreement with the given labels, held out", xlabel="epoch", ylabel="%")
     return figure
 
 
@@ -134,12 +145,13 @@ def _groups(rows: Sequence[Row]) -> Any:
 def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) -> None:
     """A few training images, each with two of its random views and its given label."""
     pad = config.views.pad
-    view = WeakView(pad, config.views.flip, source.images.shape[1:3])
+    view = create_view(config.views, source.size)
     index = torch.linspace(0, len(source) - 1, samples).long()
     chosen = torch.from_numpy(source.images[index.numpy()])
     tiles = torch.nn.functional.pad(chosen, (0, 0, pad, pad, pad, pad))
     draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
-    pictures = [chosen] + [view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws]
+    seen = (view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws)
+    pictures = [chosen] + [pixels.round().to(torch.uint8) for pixels in seen]
     figure, axes = create_figure(3, samples, (1.25 * samples, 4.2))
     for row, (title, images) in enumerate(
         zip(("image", "view 1", "view 2"), pictures, strict=True)

@@ -6,23 +6,39 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
+from numpy.typing import NDArray
 from rich.console import Console, RenderableType
+from rich.progress import Progress
+from torch import nn
 
 from josrc.audit.folder import read_ledger, write_audit
 from josrc.config import RunConfig, Values, merge, nested, resolve
+from josrc.data.arrays import NAME, source_of
+from josrc.data.files import ImageFiles
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
-from josrc.data.source import Source, check_name, load_source
-from josrc.engine.events import Listener, create_progress
+from josrc.data.source import Source, check_name, is_own, load_source, with_noise
+from josrc.engine.device import choose_device
+from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
+from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.plots import Pictures, plot_views
+from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
 
+if TYPE_CHECKING:
+    import pandas
+
+    from josrc.prediction import Predictor
+
+# What a run is trained on: a name, a path, or images and labels.
+Data = str | Path | Sequence[Any]
 # Short names of the options that scripts use, and the configuration keys they set.
 OPTIONS = {
     "noise": "data.noise",
@@ -40,6 +56,13 @@ OPTIONS = {
     "seed": "seed",
     "device": "device",
     "engine": "engine",
+    "test": "data.test",
+    "val": "data.val",
+    "path_column": "data.path_column",
+    "label_column": "data.label_column",
+    "allow_outside": "data.allow_outside",
+    "allow_skipped": "data.allow_skipped",
+    "workers": "data.workers",
 }
 
 
@@ -71,11 +94,44 @@ class Run:
         """A mapping an epoch, with the columns of ``metrics.csv``."""
         return RunFolder(self.path).read_metrics()
 
+    def verdicts(self) -> pandas.DataFrame:
+        """The lines of ``audit/verdicts.csv``, indexed by id."""
+        import pandas
+
+        texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
+        return pandas.read_csv(
+            self.path / "audit" / "verdicts.csv",
+            dtype=dict.fromkeys(texts, str),
+            keep_default_na=False,
+            index_col="id",
+        )
+
     @property
-    def audit(self) -> dict[str, Any] | None:
-        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
-        file = RunFolder(self.path).audit / "summary.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    def audit(self) -> dict[str, Any]:
+        """The content of ``audit/summary.json``."""
+        summary: dict[str, Any] = json.loads((self.path / "audit" / "summary.json").read_text())
+        return summary
+
+    @property
+    def model(self) -> nn.Module:
+        """The network with its best weights, in evaluation mode; of two networks the first."""
+        return self.predictor().networks[0]
+
+    def predictor(self) -> Predictor:
+        """The networks with their best weights and what they expect of images."""
+        from josrc.prediction import Predictor
+
+        return Predictor(self.config, RunFolder(self.path).best)
+
+    def predict(self, images: Any) -> list[str]:
+        """The most likely class of each image.
+
+        Args:
+            images: an array ``(N, height, width, channels)`` or a list of paths.
+        """
+        predictor = self.predictor()
+        likely = predictor.probabilities(images).argmax(axis=1)
+        return [predictor.class_names[number] for number in likely]
 
 
 def configure(
@@ -86,18 +142,44 @@ def configure(
     **options: Any,
 ) -> RunConfig:
     """The configuration of a run; options that are none keep what recipe and layers say."""
-    check_name(data)
+    return plan(data, recipe=recipe, layers=layers, **options)[0]
+
+
+def plan(
+    data: Data,
+    *,
+    recipe: str | None = None,
+    layers: Sequence[Mapping[str, Any]] = (),
+    **options: Any,
+) -> tuple[RunConfig, Source | None]:
+    """The configuration of a run, and own images already opened: their number decides settings."""
+    arrays = None if isinstance(data, str | Path) else data
+    test = options.pop("test") if arrays is not None and "test" in options else None
+    name = NAME if arrays is not None else str(data)
+    if arrays is None:
+        check_name(name)
     chosen: Values = {}
-    for name, value in options.items():
-        if name not in OPTIONS:
-            raise UserError(f"Unknown option '{name}'. Known: {', '.join(OPTIONS)}.")
+    for option, value in options.items():
+        if option not in OPTIONS:
+            raise UserError(f"Unknown option '{option}'. Known: {', '.join(OPTIONS)}.")
         if value is not None:
-            chosen = merge(chosen, nested(OPTIONS[name], value))
-    return resolve(data, recipe, [*layers, chosen])
+            chosen = merge(chosen, nested(OPTIONS[option], value))
+    layers = [*layers, chosen]
+    if arrays is None and not is_own(name):
+        return resolve(name, recipe, layers), None
+    if arrays is None and not name.startswith("hf:"):
+        name = str(Path(name).expanduser().absolute())
+    first = resolve(name, recipe, layers, base={})
+    if arrays is None:
+        source = load_source(first.data)
+    else:
+        source = source_of(arrays, first.data, first.model.name, test)
+    config = resolve(name, recipe, layers, base=sized_values(source, first.model))
+    return config, source if in_files(source) else with_noise(source, config.data)
 
 
 def train(
-    data: str,
+    data: Data,
     *,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -109,45 +191,65 @@ def train(
     """Train on a data set and leave a run folder.
 
     Args:
-        data: name of the data set.
+        data: name of a data set, or a path; or images and labels as a pair ``(X, y)``, X being an
+            array ``(N, height, width, channels)`` of type uint8 or a list of paths.
         out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
         overwrite: replace an existing run folder.
         recipe: ``plain`` or ``augmented``, where the data set has more than one recipe.
         settings: any configuration keys, ``{"method.alpha": 0.3}``.
         quiet: show no progress.
-        **options: ``noise``, ``rate``, ``method``, ``model``, ``epochs``, ``seed``, ``device`` ...
+        **options: ``noise``, ``rate``, ``method``, ``model``, ``epochs``, ``seed``, ``device``,
+            ``test``, ``val`` ...; for pairs ``test`` is another pair.
 
     Returns:
         The finished run.
     """
     layers = [nested(key, value) for key, value in (settings or {}).items()]
-    config = configure(data, recipe=recipe, layers=layers, **options)
-    console = Terminal(quiet=quiet)
-    return start(config, Path(out) if out else None, overwrite=overwrite, console=console)
+    config, source = plan(data, recipe=recipe, layers=layers, **options)
+    console, folder = Terminal(quiet=quiet), Path(out) if out else None
+    return start(config, folder, overwrite=overwrite, console=console, source=source)
 
 
 def settled(config: RunConfig, source: Source) -> RunConfig:
     """The configuration with what its method takes from the data."""
-    rate = float((source.kind != CLEAN).mean())
+    rate = None if source.kind is None else float((source.kind != CLEAN).mean())
     return config.model_copy(update={"method": config.method.settled(rate)})
 
 
-def start(config: RunConfig, out: Path | None, *, overwrite: bool = False, console: Console) -> Run:
-    """Begin a run."""
-    source = load_source(config.data)
-    config = settled(config, source)
+def start(
+    config: RunConfig,
+    out: Path | None,
+    *,
+    overwrite: bool = False,
+    console: Console,
+    source: Source | None = None,
+) -> Run:
+    """Begin a run; ``source`` is its data, where that is already open."""
+    source = load_source(config.data) if source is None else source
     folder = prepare_folder(out, config, overwrite)
+    if in_files(source):
+        source = prepared(source, config, console)
+    config = settled(config, source)
     trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
     with folder.locked():
         folder.clear()
         folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
+        if config.recipe == OWN_IMAGES:
+            say(console, describe(trainer.program, config, source))
         return complete(trainer)
+
+
+def in_files(source: Source) -> bool:
+    """Whether the images of a source still have to be read from their files."""
+    return isinstance(source.images, ImageFiles)
 
 
 def resume(
     path: str | Path,
     *,
+    data: Sequence[Any] | None = None,
+    test: Sequence[Any] | None = None,
     data_root: str | Path | None = None,
     device: str | None = None,
     quiet: bool = True,
@@ -156,6 +258,8 @@ def resume(
 
     Args:
         path: the run folder.
+        data: the pair of images and labels that the run began with, if it was one.
+        test: and the one that it is tested on.
         data_root: where the data is now, if it has moved.
         device: another device than the run began on.
         quiet: show no progress.
@@ -167,25 +271,78 @@ def resume(
         say(console, f"{path} has finished: nothing to resume.")
         return Run.load(path)
     if data_root is not None:
-        data = config.data.model_copy(update={"root": Path(data_root)})
-        config = config.model_copy(update={"data": data})
+        moved = config.data.model_copy(update={"root": Path(data_root)})
+        config = config.model_copy(update={"data": moved})
     if device is not None:
         config = config.model_copy(update={"device": device})
     with folder.locked():
-        source = _source_of(folder, config)
+        source = _source_of(folder, config, console, data, test)
         hearing = listeners(folder, console, config.method.name)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
 
 
-def _source_of(folder: RunFolder, config: RunConfig) -> Source:
+def prepared(
+    source: Source, config: RunConfig, console: Console, known: Sequence[str] | None = None
+) -> Source:
+    """Own images, opened before, checked and decoded for a run.
+
+    Args:
+        source: the opened images.
+        config: the run's.
+        console: shows how far it is.
+        known: files that were skipped when the run began.
+    """
+    from josrc.data.own import available_memory, prepare_source
+    from josrc.engine.program import create_method
+
+    device = choose_device(config.device)
+    free = available_memory()
+    if device.type == "cuda":
+        free = min(free, torch.cuda.mem_get_info(device)[0])
+    if known is None:
+        # A wrong model or weights that don't fit are told before a million files are read.
+        create_method(settled(config, source), source)
+    say(console, f"Reading {len(source):,} images ...")
+    hidden = console.quiet or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("Reading images", total=None)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return prepare_source(source, config, free_memory=free, known=known, progress=progress)
+
+
+def _source_of(
+    folder: RunFolder,
+    config: RunConfig,
+    console: Console,
+    pair: Sequence[Any] | None = None,
+    test: Sequence[Any] | None = None,
+) -> Source:
     """A run's data with the labels it began with, whatever became of where they came from."""
+    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
+    if config.recipe == OWN_IMAGES:
+        data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
+        if config.data.name != NAME:
+            source = load_source(data)
+        elif pair is None:
+            raise UserError(
+                f"{folder.path} was trained on images in memory. Go on with it from Python: "
+                "josrc.resume(path, data=(X, y))."
+            )
+        else:
+            source = source_of(pair, data, config.model.name, test)
+        if not in_files(source):
+            return with_noise(source, data)
+        known = folder.read_skipped()
+        return prepared(source, config.model_copy(update={"data": data}), console, known)
     if not folder.noise.is_file():
         source = load_source(config.data)
-        write_noise_file(folder.noise, source.given, source.true, source.kind)
+        write_noise_file(folder.noise, source.given, source.true, source.kind, source.digest)
         return source
-    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
     return load_source(config.data.model_copy(update=labels))
 
 
@@ -195,9 +352,15 @@ def complete(trainer: Trainer) -> Run:
     plot_views(trainer.source, trainer.config, folder.plots / "views.png")
 
     def finish() -> None:
-        write_audit(folder.audit, trainer.program.ledger.arrays(), trainer.source)
+        program = trainer.program
+        write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
 
     return Run(folder.path, trainer.config, trainer.run(finish))
+
+
+def _held_out(program: Program) -> NDArray[Any] | None:
+    found = program.held_out_probabilities()
+    return None if found is None else found.cpu().numpy()
 
 
 def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str, Any]:
@@ -219,7 +382,14 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         config = config.model_copy(update={"data": data})
     with folder.locked():
         ledger = read_ledger(folder.checkpoint)
-        return write_audit(folder.audit, ledger, _source_of(folder, config))
+        # Verdicts need no pixels, but those on held-out images do.
+        opened = config.data.model_copy(update={"resident": False})
+        lean = config.model_copy(update={"data": opened})
+        source = _source_of(folder, lean, Terminal(quiet=True))
+        held_out = None
+        if source.val is not None:
+            held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
+        return write_audit(folder.audit, ledger, source, held_out)
 
 
 def listeners(
@@ -227,13 +397,20 @@ def listeners(
 ) -> list[Listener]:
     """Who hears of a run: its pictures, and its progress on a console, below that of its suite."""
     pictures: list[Listener] = [Pictures(folder)]
-    return pictures if console.quiet else [create_progress(console, title, above), *pictures]
+    if console.quiet:
+        return pictures
+    progress = create_progress(console, title, above)
+    # A suite tells the time by itself.
+    estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
+    return [progress, *estimate, *pictures]
 
 
 def _introduce(source: Source, folder: RunFolder, console: Console) -> None:
+    test = "no" if source.test_images is None else f"{len(source.test_images):,}"
+    held = "" if source.val is None else f"{len(source.val):,} held out, "
     say(
         console,
-        f"{source.name}: {len(source):,} training images of {source.closed} classes, "
-        f"{len(source.test_images):,} test images; {source.noise_summary()}.\n"
+        f"{source.name}: {len(source):,} training images of {source.closed} classes, {held}"
+        f"{test} test images; {source.noise_summary()}.\n"
         f"Run folder: {folder.path}",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from josrc.audit import files
-from josrc.audit.files import summarise, write_verdicts
+from josrc.audit.files import Judged, summarise, write_verdicts
 from josrc.audit.reasons import held_out_reasons, reasons
 from josrc.audit.verdicts import held_out_findings, judge, judge_held_out
 
@@ -21,11 +22,15 @@ NAMES = ["cat", "dog", "owl", "bee"]
 HOSTILE = ['a,b "c"', "new\nline", "=cmd|' /C calc'!A0", "  ünï\tcode "]
 
 
+def judged(made: Made, ids: Sequence[Any] = (), paths: Sequence[str] = ()) -> Judged:
+    verdicts = judge(made["findings"], made["given"])
+    return Judged(verdicts, made["findings"], made["given"], ids, paths)
+
+
 def written(made: Made, folder: Path, names: list[str] = NAMES) -> list[dict[str, str]]:
     path, count = folder / "verdicts.csv", len(made["given"])
     paths = [f"images/{row},{row}.png" for row in range(count)]
-    verdicts = judge(made["findings"], made["given"])
-    write_verdicts(path, verdicts, made["findings"], made["given"], names, range(count), paths)
+    write_verdicts(path, [judged(made, range(count), paths)], names)
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -54,9 +59,7 @@ def test_names_of_classes_are_data_whatever_they_hold(made: Made, tmp_path: Path
     assert [row["given_label"] for row in rows] == [HOSTILE[label] for label in made["given"]]
     assert rows[300]["suggested_label"] == HOSTILE[made["true"][300]]
     assert all(HOSTILE[made["true"][place]] in rows[place]["reason"] for place in range(300, 360))
-    summary = json.loads(
-        json.dumps(summarise(judge(made["findings"], made["given"]), made["given"], HOSTILE))
-    )
+    summary = json.loads(json.dumps(summarise([judged(made)], HOSTILE)))
     assert [entry["class"] for entry in summary["classes"]] == HOSTILE
 
 
@@ -100,7 +103,7 @@ def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> N
 
 def test_the_summary_counts_by_class_and_names_the_pairs(made: Made) -> None:
     verdicts, given = judge(made["findings"], made["given"]), made["given"]
-    summary = summarise(verdicts, given, NAMES)
+    summary = summarise([Judged(verdicts, made["findings"], given, (), ())], NAMES)
     assert summary["samples"] == 400
     assert summary["counts"] == {"clean": 300, "mislabelled": 60, "out_of_distribution": 40}
     assert (summary["noise_rate"], summary["ood_share"]) == (0.25, 0.1)
@@ -120,6 +123,6 @@ def test_the_summary_counts_by_class_and_names_the_pairs(made: Made) -> None:
 
 
 def test_a_class_without_samples_has_no_noise(made: Made) -> None:
-    summary = summarise(judge(made["findings"], made["given"]), made["given"], [*NAMES, "unicorn"])
+    summary = summarise([judged(made)], [*NAMES, "unicorn"])
     assert summary["classes"][-1]["samples"] == 0
     assert summary["classes"][-1]["noise_rate"] == 0

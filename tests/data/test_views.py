@@ -4,7 +4,8 @@ import torch
 from scipy.stats import chisquare
 from torch.nn import functional as F
 
-from josrc.data.views import Normalise, WeakView
+from josrc.config import ViewConfig
+from josrc.data.views import Normalise, ResizedView, WeakView, create_view, recolour
 
 CPU = torch.device("cpu")
 
@@ -151,3 +152,56 @@ def test_images_of_another_size_are_resized(make_source, size):
     flat = standardised(pixels, source.mean, source.std)
     expected = [[interpolated(channel, size) for channel in image] for image in flat]
     np.testing.assert_allclose(images, expected, rtol=0, atol=1e-5)
+
+
+# --- other views ---------------------------------------------------------------------------------
+
+
+def test_a_resized_crop_of_everything_is_the_image_or_its_mirror() -> None:
+    tiles = torch.randint(0, 256, (2, 6, 6, 3), dtype=torch.uint8)
+    view = ResizedView(pad=0, flip=True, size=(6, 6), area=1.0)
+    # area, ratio, left, top, flip: a ratio of one is in the middle of its range
+    draws = torch.tensor([[0.3, 0.5, 0.9, 0.1, 0.9], [0.3, 0.5, 0.9, 0.1, 0.1]])
+    seen = view(tiles, torch.tensor([1, 1]), draws)
+    image = tiles[1].permute(2, 0, 1).float()
+    torch.testing.assert_close(seen[0], image, rtol=0, atol=1e-3)
+    torch.testing.assert_close(seen[1], image.flip(2), rtol=0, atol=1e-3)
+
+
+def test_a_resized_crop_shows_a_corner_when_told_to() -> None:
+    tiles = torch.zeros(1, 8, 8, 3, dtype=torch.uint8)
+    tiles[:, :4, :4] = 200  # the upper left quarter
+    view = ResizedView(pad=0, flip=False, size=(4, 4), area=0.25)
+    seen = view(tiles, torch.tensor([0]), torch.tensor([[0.0, 0.5, 0.0, 0.0, 0.9]]))
+    torch.testing.assert_close(seen, torch.full((1, 3, 4, 4), 200.0), rtol=0, atol=1e-2)
+
+
+def test_each_change_of_colour_by_hand() -> None:
+    image = torch.tensor([10.0, 100.0, 250.0]).view(1, 3, 1, 1).expand(7, 3, 4, 4)
+    choice = (torch.arange(7) + 0.5) / 7
+    # strength 0.75: enhancements by 1.45, 8 levels fused, solarised from 63.75 on
+    changed = recolour(image, choice, torch.full((7,), 0.75))[:, :, 0, 0]
+    expected = [
+        [10, 100, 250],
+        [14.5, 145, 255],
+        [0, 91, 255],  # away from the mean grey of 120
+        [0, 91, 255],
+        [8, 96, 248],
+        [10, 155, 5],
+        [10, 100, 250],  # an even area has no edges to sharpen
+    ]
+    torch.testing.assert_close(changed, torch.tensor(expected), rtol=0, atol=1e-3)
+
+
+def test_a_strong_view_may_spare_the_first() -> None:
+    tiles = torch.randint(0, 256, (4, 8, 8, 3), dtype=torch.uint8)
+    weak = create_view(ViewConfig(pad=0), (6, 6), views=2)
+    strong = create_view(ViewConfig(pad=0, strong="last"), (6, 6), views=2)
+    index = torch.arange(4).repeat(2)
+    draws = torch.rand(8, strong.draws, generator=torch.Generator().manual_seed(0))
+    first, second = strong(tiles, index, draws).chunk(2)
+    plain_first, plain_second = weak(tiles, index, draws).float().chunk(2)
+    assert torch.equal(first, plain_first)
+    assert (second != plain_second).flatten(1).any(dim=1).all()
+    assert second.min() >= 0
+    assert second.max() <= 255

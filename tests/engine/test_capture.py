@@ -7,7 +7,7 @@ import torch
 
 from josrc.data.loaders import Batch
 from josrc.data.source import load_source
-from josrc.engine.capture import FallbackStepper, create_stepper
+from josrc.engine.capture import CapturedStepper, FallbackStepper, create_stepper
 from josrc.engine.program import Program
 from josrc.errors import UserError
 from josrc.methods import method_names
@@ -37,21 +37,24 @@ def test_a_step_compiles_without_breaks_and_agrees_with_eager(method: str) -> No
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("size", "steps"), [(128, 8), (28, 5)])
+@pytest.mark.parametrize("size", [128, 28])
 @pytest.mark.parametrize("method", method_names())
 def test_the_first_captured_and_eager_steps_agree_within_bfloat16(
-    method: str, size: int, steps: int
+    method: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # One step without a graph, then one captured and replayed, then one replayed: more of them, and
+    # a method that ranks samples has turned a rounding into another choice.
+    monkeypatch.setattr(CapturedStepper, "WARM_UP", 1)
     losses = {}
     for engine in ("eager", "captured"):
         built = program(method, "cuda")
         stepper = create_stepper(built, engine)
         history = []
-        for _ in range(steps):
+        for _ in range(3):
             before = built.loss_sum.item()
             stepper(size)
             history.append((built.loss_sum.item() - before) / size)
-        assert (built.ledger.fields["prediction"] >= 0).sum() == steps * size
+        assert (built.ledger.fields["prediction"] >= 0).sum() == 3 * size
         losses[engine] = torch.tensor(history)
     torch.testing.assert_close(losses["captured"], losses["eager"], rtol=0.03, atol=0.03)
 
@@ -61,12 +64,13 @@ def test_a_new_epoch_and_a_new_momentum_reach_the_captured_step() -> None:
     config = configure("digits-o", noise="symmetric", rate=0.5, epochs=40)
     built = Program(config, load_source(config.data), torch.device("cuda"))
     stepper = create_stepper(built, "captured")
-    for epoch in (0, 1, 20):
+    for epoch in (0, 1, 2, 3, 20):
         built.begin_epoch(config, epoch)
         for size in built.loader.sizes():
             stepper(size)
         assert built.loader.cursor.item() == len(built.loader)
-    assert len({momentum for _, momentum in stepper.graphs}) == 2  # type: ignore[attr-defined]
+    assert len(stepper.graphs) == 2  # type: ignore[attr-defined]
+    assert stepper.adam.beta1.item() == pytest.approx(0.1)  # type: ignore[attr-defined]
 
 
 class Broken:

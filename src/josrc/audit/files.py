@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from josrc.audit.reasons import reasons
-from josrc.audit.verdicts import Findings, Verdicts
+from josrc.audit.verdicts import Findings, Vector, Verdicts
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.files import replacing, write_text
+
+Reasons = Callable[[Verdicts, Findings, Labels, Sequence[str]], Iterator[str]]
 
 # What the groups are called in files.
 TITLES = {CLEAN: "clean", ID: "mislabelled", OOD: "out_of_distribution"}
@@ -27,57 +30,74 @@ CHUNK = 50_000
 CONFUSED = 20
 
 
-def write_verdicts(
-    path: Path,
-    verdicts: Verdicts,
-    findings: Findings,
-    given: Labels,
-    names: Sequence[str],
-    ids: Sequence[str] | Sequence[int],
-    paths: Sequence[str],
-) -> None:
+@dataclass(frozen=True)
+class Judged:
+    """Verdicts on some samples, and what is needed to tell of them.
+
+    Attributes:
+        verdicts: on every sample.
+        findings: what they rest on.
+        given: the given labels.
+        ids: what the samples are called.
+        paths: where their images lie; an empty string for none.
+        reasons: makes the sentences.
+    """
+
+    verdicts: Verdicts
+    findings: Findings
+    given: Labels
+    ids: Sequence[str] | Sequence[int]
+    paths: Sequence[str]
+    reasons: Reasons = reasons
+
+
+def write_verdicts(path: Path, parts: Sequence[Judged], names: Sequence[str]) -> None:
     """Write a line a sample, in data order.
 
     Args:
         path: the file.
-        verdicts: on every sample.
-        findings: what they rest on.
-        given: the given labels.
+        parts: what was judged, one after the other.
         names: of the classes of the task.
-        ids: what the samples are called.
-        paths: where their images lie; an empty string for none.
     """
-    named = [*names, ""]  # the suggestion -1 is no class
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for start in range(0, len(given), CHUNK):
-            rows = slice(start, min(start + CHUNK, len(given)))
-            part = verdicts.part(rows)
-            writer.writerows(
-                zip(
-                    (ids[row] for row in range(rows.start, rows.stop)),
-                    (paths[row] for row in range(rows.start, rows.stop)),
-                    (names[label] for label in given[rows].tolist()),
-                    (TITLES[group] for group in part.group.tolist()),
-                    (named[label] for label in part.suggested.tolist()),
-                    *(map("{:.4f}".format, p.tolist()) for p in part.probabilities),
-                    reasons(part, findings.part(rows), given[rows], names),
-                    strict=True,
+        for part in parts:
+            for start in range(0, len(part.given), CHUNK):
+                writer.writerows(
+                    _lines(part, range(start, min(start + CHUNK, len(part.given))), names)
                 )
-            )
 
 
-def summarise(verdicts: Verdicts, given: Labels, names: Sequence[str]) -> dict[str, Any]:
+def _lines(judged: Judged, rows: range, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    named = [*names, ""]  # the suggestion -1 is no class
+    some = slice(rows.start, rows.stop)
+    part, given = judged.verdicts.part(some), judged.given[some]
+    return zip(
+        (judged.ids[row] for row in rows),
+        (judged.paths[row] for row in rows),
+        (names[label] for label in given.tolist()),
+        (TITLES[group] for group in part.group.tolist()),
+        (named[label] for label in part.suggested.tolist()),
+        *(map("{:.4f}".format, p.tolist()) for p in part.probabilities),
+        judged.reasons(part, judged.findings.part(some), given, names),
+        strict=True,
+    )
+
+
+def summarise(parts: Sequence[Judged], names: Sequence[str]) -> dict[str, Any]:
     """Counts, estimated noise rates and the pairs of classes that are most often confused."""
-    counts = {group: verdicts.group == group for group in TITLES}
+    given = np.concatenate([part.given for part in parts])
+    group = np.concatenate([part.verdicts.group for part in parts])
+    suggested = np.concatenate([part.verdicts.suggested for part in parts])
+    counts = {number: group == number for number in TITLES}
     by_class = {g: np.bincount(given[chosen], minlength=len(names)) for g, chosen in counts.items()}
     total = np.bincount(given, minlength=len(names))
     classes = [
         {
             "class": name,
             "samples": int(total[place]),
-            **{TITLES[group]: int(found[place]) for group, found in by_class.items()},
+            **{TITLES[number]: int(found[place]) for number, found in by_class.items()},
             "noise_rate": _share(total[place] - by_class[CLEAN][place], total[place]),
         }
         for place, name in enumerate(names)
@@ -85,11 +105,11 @@ def summarise(verdicts: Verdicts, given: Labels, names: Sequence[str]) -> dict[s
     samples = len(given)
     return {
         "samples": samples,
-        "counts": {TITLES[group]: int(chosen.sum()) for group, chosen in counts.items()},
+        "counts": {TITLES[number]: int(chosen.sum()) for number, chosen in counts.items()},
         "noise_rate": _share(samples - counts[CLEAN].sum(), samples),
         "ood_share": _share(counts[OOD].sum(), samples),
         "classes": classes,
-        "confused_pairs": _confused(verdicts, given, names),
+        "confused_pairs": _confused(group, suggested, given, names),
     }
 
 
@@ -102,10 +122,12 @@ def _share(part: Any, whole: Any) -> float:
     return float(part / whole) if whole else 0.0
 
 
-def _confused(verdicts: Verdicts, given: Labels, names: Sequence[str]) -> list[dict[str, Any]]:
+def _confused(
+    group: Vector, suggested: Vector, given: Labels, names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Which given label stands most often for which other class."""
-    wrong = (verdicts.group == ID) & (verdicts.suggested >= 0)
-    pair = given[wrong] * len(names) + verdicts.suggested[wrong]
+    wrong = (group == ID) & (suggested >= 0)
+    pair = given[wrong] * len(names) + suggested[wrong]
     kinds, counts = np.unique(pair, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:CONFUSED]
     return [

@@ -9,8 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from josrc.audit.files import summarise, write_summary, write_verdicts
-from josrc.audit.verdicts import Findings, judge
+from josrc.audit.files import Judged, summarise, write_summary, write_verdicts
+from josrc.audit.reasons import held_out_reasons
+from josrc.audit.verdicts import Findings, held_out_findings, judge, judge_held_out
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS
 from josrc.errors import UserError
@@ -35,8 +36,20 @@ def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
         raise UserError(f"Checkpoint {checkpoint} can't be read: {error}") from None
 
 
-def write_audit(folder: Path, ledger: Mapping[str, NDArray[Any]], source: Source) -> dict[str, Any]:
-    """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary."""
+def write_audit(
+    folder: Path,
+    ledger: Mapping[str, NDArray[Any]],
+    source: Source,
+    held_out: NDArray[Any] | None = None,
+) -> dict[str, Any]:
+    """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary.
+
+    Args:
+        folder: where they go.
+        ledger: what training found out.
+        source: what it was trained on.
+        held_out: what the final network says of the held-out images, ``(held, classes)``.
+    """
     if len(ledger["visits"]) != len(source):
         raise UserError(
             f"The checkpoint knows {len(ledger['visits']):,} samples, but the data has "
@@ -44,12 +57,14 @@ def write_audit(folder: Path, ledger: Mapping[str, NDArray[Any]], source: Source
         )
     findings = Findings.of(ledger)
     verdicts = judge(findings, source.given)
-    # A data set that is known by name has numbers for names, and its images lie in no files.
-    ids, paths = range(len(source)), [""] * len(source)
-    write_verdicts(
-        folder / "verdicts.csv", verdicts, findings, source.given, source.closed_names, ids, paths
-    )
-    summary = summarise(verdicts, source.given, source.closed_names)
+    parts = [Judged(verdicts, findings, source.given, source.ids, source.paths)]
+    if source.val is not None and held_out is not None:
+        val = source.val
+        findings = held_out_findings(held_out, val.given)
+        verdicts = judge_held_out(findings, val.given, verdicts.usual)
+        parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
+    write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
+    summary = summarise(parts, source.closed_names)
     summary["visits"] = int(ledger["visits"].max())
     write_summary(folder / "summary.json", summary)
     return summary

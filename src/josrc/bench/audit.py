@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from josrc.audit.measures import Measures, measure
@@ -22,6 +24,7 @@ from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES
 from josrc.bench.results import AUDIT, ResultKey
 from josrc.bench.suite import begin_or_go_on
 from josrc.config import RunConfig
+from josrc.data.noise import Labels
 from josrc.data.source import Source, load_source
 from josrc.engine.device import choose_device, device_name
 from josrc.engine.program import Program
@@ -117,7 +120,7 @@ class _Work:
         verdicts = judge(findings, self.source.given)
         spent = time.monotonic() - begun
         scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
-        measures = measure(*scores, self.source.true, self.source.kind)
+        measures = measure(*scores, *self._truth())
         return self._result(measures, trainer.seconds, spent)
 
     def theirs(self) -> dict[str, Any]:
@@ -133,7 +136,7 @@ class _Work:
         judged = judge_with_cleanlab(folds, self.source.given)
         spent = time.monotonic() - begun + sum(float(fold.audit_seconds) for fold in folds)
         scores = (judged.group, judged.wrong_score, judged.ood_score, judged.suggested)
-        truth = (self.source.true, self.source.kind)
+        truth = self._truth()
         measures = measure(*scores, *truth)
         # cleanlab can also score outliers by predictions: shown beside the score by features.
         other = measure(*scores[:2], judged.ood_score_of_predictions, scores[3], *truth)
@@ -141,6 +144,11 @@ class _Work:
             measures[f"{name}_of_predictions"] = other[name]
         trained = sum(float(fold.training_seconds) for fold in folds)
         return self._result(measures, trained, spent)
+
+    def _truth(self) -> tuple[Labels, NDArray[np.int8]]:
+        assert self.source.true is not None
+        assert self.source.kind is not None
+        return self.source.true, self.source.kind
 
     def _train(self, config: RunConfig, source: Source, place: Path, title: str) -> Trainer:
         folder = RunFolder(place)

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from josrc.data.loaders import MOST_EVALUATED
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.data.source import Source
-from josrc.engine.program import EVALUATION_BATCH, Program
+from josrc.engine.program import Program
 from josrc.errors import UserError
 from josrc.files import replacing
 
@@ -80,6 +81,7 @@ def cross_validate(source: Source, seed: int, scratch: Path, train: Train) -> It
     for number, (others, held) in enumerate(splitter.split(source.given, source.given)):
         file = scratch / f"fold-{number}.npz"
         if not file.is_file():
+            assert source.true is not None
             # The name tells compiled code that its images are others now.
             part = replace(
                 source,
@@ -120,7 +122,7 @@ def predict(program: Program, images: Array) -> tuple[Array, Array]:
     hook = last.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].float()))
     program.method.eval()
     probabilities: list[Tensor] = []
-    for chunk in torch.from_numpy(images).split(EVALUATION_BATCH):
+    for chunk in torch.from_numpy(images).split(MOST_EVALUATED):
         pixels = program.loader.normalise(chunk.to(program.device).permute(0, 3, 1, 2))
         with torch.autocast(program.device.type, torch.bfloat16, enabled=program.bfloat16):
             logits = network(pixels)

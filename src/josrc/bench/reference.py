@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -20,6 +21,8 @@ from josrc.config import RunConfig
 from josrc.data.loaders import Batch
 from josrc.data.source import Source
 from josrc.engine.program import create_method, uses_bfloat16
+from josrc.methods import Method
+from josrc.models.cnn7 import CNN7
 
 MOST_WORKERS = 8
 
@@ -43,7 +46,7 @@ class ViewsDataset(Dataset[tuple[list[Tensor], int, int]]):
         return len(self.source)
 
     def __getitem__(self, index: int) -> tuple[list[Tensor], int, int]:
-        image = Image.fromarray(self.source.images[index].squeeze())
+        image = Image.fromarray(self.source.images[np.array([index])].squeeze())
         views = [self.transform(image) for _ in range(self.views)]
         return views, int(self.source.given[index]), index
 
@@ -53,9 +56,17 @@ def worker_count() -> int:
     return min(MOST_WORKERS, os.cpu_count() or 1)
 
 
+def as_written(method: Method) -> Method:
+    """The method with networks that run layer by layer, not prepared for the hardware."""
+    for module in method.modules():
+        if isinstance(module, CNN7):
+            module.prepared = False
+    return method
+
+
 def reference_steps(config: RunConfig, source: Source, device: torch.device) -> Iterator[float]:
     """Train step after step, without end; yields each loss when it is on the host."""
-    method = create_method(config, source).to(device).train()
+    method = as_written(create_method(config, source)).to(device).train()
     schedule = method.schedule(config.epochs // 2, config.epochs)
     scalars = {name: torch.tensor(value, device=device) for name, value in schedule.items()}
     trained = [p for p in method.parameters() if p.requires_grad]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import statistics
@@ -22,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from josrc.bench.reference import reference_steps, worker_count
+from josrc.bench.reference import as_written, reference_steps, worker_count
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
 from josrc.engine.capture import create_stepper
@@ -88,6 +89,7 @@ def measure(
     """Times of the three loops, and the machine's two ceilings, in one process."""
     say(console, f"{device_name(device)}: {WINDOWS} windows of {steps} steps each ...")
     program = Program(config, source, device)
+    as_written(program.method)
     flops, moved = step_cost(program, config)
     times: dict[str, Any] = {
         "reference_ms": _time(reference_steps(config, source, device), device, steps)
@@ -210,11 +212,14 @@ def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     return statistics.median(times[1:])
 
 
-def whole_run_seconds(
-    data_root: Path, options: dict[str, Any], console: Console
-) -> dict[str, float]:
-    """Seconds of ``josrc train`` from command to exit, without and with a compile cache."""
-    found = {}
+def whole_run_seconds(data_root: Path, options: dict[str, Any], console: Console) -> dict[str, Any]:
+    """``josrc train`` from command to exit, without and with a compile cache.
+
+    Seconds, what the two runs of one seed reached, and in how many epochs all their metrics agree
+    to the last digit.
+    """
+    found: dict[str, Any] = {}
+    rows: list[list[dict[str, str]]] = []
     with tempfile.TemporaryDirectory() as folder:
         caches = {
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
@@ -225,12 +230,25 @@ def whole_run_seconds(
         for name, value in options.items():
             command += [f"--{name}", value] if value else []
         for kind in ("cold", "warm"):
+            run = Path(folder, kind)
             begun = time.perf_counter()
-            out = ["--out", f"{folder}/{kind}"]
-            subprocess.run([*command, *out], env=os.environ | caches, check=True)
+            subprocess.run([*command, "--out", str(run)], env=os.environ | caches, check=True)
             found[f"run_seconds_{kind}"] = time.perf_counter() - begun
+            summary = json.loads((run / "summary.json").read_text())
+            for key in ("last10_mean", "seconds_per_epoch", "peak_memory_mib"):
+                found[f"run_{key}_{kind}"] = summary[key]
+            rows.append(read_metrics(run / "metrics.csv"))
             say(console, f"A whole run, {kind} cache: {found[f'run_seconds_{kind}']:.0f} s")
+    found["run_epochs"] = len(rows[0])
+    found["run_epochs_equal"] = sum(one == two for one, two in zip(*rows, strict=True))
     return found
+
+
+def read_metrics(path: Path) -> list[dict[str, str]]:
+    """The rows of a ``metrics.csv``, without the time they took."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
 def short_name(device: torch.device) -> str:

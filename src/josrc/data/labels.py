@@ -32,19 +32,52 @@ UNREADABLE = (
 )
 
 
-def write_noise_file(path: Path, given: Labels, true: Labels, kind: NDArray[np.int8]) -> None:
-    """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD)."""
+def write_noise_file(
+    path: Path,
+    given: Labels,
+    true: Labels | None,
+    kind: NDArray[np.int8] | None,
+    ids: str | None = None,
+) -> None:
+    """Write the arrays ``given``, ``true`` and ``kind`` (0 clean, 1 ID-noisy, 2 OOD).
+
+    Where the truth is unknown the last two are left out. ``ids`` is a digest of the samples' ids,
+    to tell later whether these are still their labels.
+    """
+    arrays: dict[str, Any] = {"given": given}
+    if true is not None:
+        arrays |= {"true": true, "kind": kind}
+    if ids is not None:
+        arrays["ids"] = np.array(ids)
     with replacing(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, given=given, true=true, kind=kind)
+        np.savez_compressed(file, **arrays)
 
 
-def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Labels:
+def check_ids(path: Path, ids: str | None) -> None:
+    """Raise an error if a noise file knows its samples by other ids than these."""
+    with np.load(path, allow_pickle=False) as arrays:
+        if "ids" in arrays and str(arrays["ids"]) != ids:
+            raise UserError(
+                f"The images have changed since {path} was written: files were added, removed or "
+                "renamed. Its labels can't be told apart any more. Put them back, or begin anew."
+            )
+
+
+def read_truth(path: Path) -> Labels | None:
+    """The true labels of a noise file that can be read; none where it holds none."""
+    return _read_npz(path, ())[1] if path.suffix.lower() == ".npz" else None
+
+
+def read_label_file(
+    path: Path, true: Labels | None, class_names: Sequence[str], samples: int | None = None
+) -> Labels:
     """Given labels from a file, checked against the data they are meant for.
 
     Args:
         path: ``.npz`` with an array ``given``, ``.npy`` with one vector, or ``.csv``.
-        true: the true classes of the data, in data order.
+        true: the true classes of the data, in data order; none where nobody knows.
         class_names: names of the classes of the task; a CSV may hold names or numbers.
+        samples: how many labels there must be, where ``true`` does not say.
     """
     if not path.is_file():
         raise UserError(f"Label file {path} does not exist.")
@@ -56,8 +89,9 @@ def read_label_file(path: Path, true: Labels, class_names: Sequence[str]) -> Lab
         values, file_true = readers[suffix](path, class_names)
     except UNREADABLE as error:
         raise UserError(f"{path} can't be read as labels: {error}") from None
-    given = _checked(path, values, len(true), len(class_names))
-    if file_true is not None and not np.array_equal(file_true, true):
+    length = samples if true is None else len(true)
+    given = _checked(path, values, len(values) if length is None else length, len(class_names))
+    if true is not None and file_true is not None and not np.array_equal(file_true, true):
         raise UserError(f"{path} was made for other data: its true labels differ from this data's.")
     return given
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from josrc.data.source import Source
-from josrc.data.views import Normalise, WeakView
+from josrc.data.files import ImageFiles
+from josrc.data.noise import Labels
+from josrc.data.source import Images, Source
+from josrc.data.views import Normalise, View
+from josrc.data.workers import DecodingPool, Faults
+from josrc.errors import UserError
+
+# Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.
+MOST_EVALUATED = 2000
 
 
 @dataclass(frozen=True)
@@ -28,8 +38,8 @@ class Batch:
     label: Tensor
 
 
-class ResidentLoader:
-    """All images as one uint8 tensor on the device; a batch is one gather, without the host.
+class Loader:
+    """Which samples come when, and what is drawn for them; its children know where the pixels are.
 
     An epoch is a plan: an order of the samples and the random numbers of their views. The plan is
     a function of seed and epoch alone, drawn on the CPU: every device sees the same views, and a
@@ -37,34 +47,44 @@ class ResidentLoader:
     in the plan, kept on the device so that a captured step finds its next batch by itself.
     """
 
+    tiles: Tensor
+
     def __init__(
         self,
         source: Source,
-        view: WeakView,
+        view: View,
         views: int,
         batch_size: int,
         normalise: Normalise,
         device: torch.device,
     ) -> None:
-        tiles = torch.from_numpy(source.images).to(device)
-        # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
-        self.tiles = F.pad(tiles, (0, 0, view.pad, view.pad, view.pad, view.pad))
         self.label = torch.from_numpy(source.given).to(device)
         self.view, self.views, self.batch_size = view, views, batch_size
         self.normalise = normalise
         self.order = torch.zeros(len(source), dtype=torch.long, device=device)
         self.draws = torch.zeros(views, len(source), view.draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
+        self.plan: tuple[tuple[int, int] | None, Tensor, Tensor] = None, self.order, self.draws
 
     def __len__(self) -> int:
         return len(self.order)
 
     def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
-        """Draw the plan of an epoch and go to a place in it."""
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        self.order.copy_(torch.randperm(len(self), generator=generator))
-        self.draws.copy_(torch.rand(self.draws.shape, generator=generator))
+        """Take up the plan of an epoch and go to a place in it."""
+        self.draw_plan(seed, epoch)
+        _, order, draws = self.plan
+        self.order.copy_(order)
+        self.draws.copy_(draws)
         self.cursor.fill_(position)
+        self._expect(order, position)
+
+    def draw_plan(self, seed: int, epoch: int) -> None:
+        """Draw the plan of an epoch; done ahead of time, it costs the device no waiting."""
+        if self.plan[0] == (seed, epoch):
+            return
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self), generator=generator)
+        self.plan = (seed, epoch), order, torch.rand(self.draws.shape, generator=generator)
 
     def sizes(self, position: int = 0) -> list[int]:
         """Batch sizes from a place in the plan to its end; the last may be smaller.
@@ -78,10 +98,176 @@ class ResidentLoader:
             left -= size
         return sizes
 
+    def _expect(self, order: Tensor, position: int) -> None:
+        """The samples that will be asked for, on the host."""
+
+    def prepare(self, size: int) -> None:
+        """Bring the pixels of the next ``size`` samples to the device, before ``fetch``."""
+
     def fetch(self, size: int) -> Batch:
         """The next ``size`` samples of the plan, as tensor code."""
         place = self.cursor + torch.arange(size, device=self.order.device)
         index = self.order[place]
         draws = self.draws[:, place].flatten(0, 1)
-        pixels = self.view(self.tiles, index.repeat(self.views), draws)
+        pixels = self.view(self.tiles, self._tile_of(index).repeat(self.views), draws)
         return Batch(index, self.normalise(pixels), self.label[index])
+
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images without chance, in the order of the data, at most ``size`` at a time."""
+        raise NotImplementedError
+
+    def _tile_of(self, index: Tensor) -> Tensor:
+        """Which of ``tiles`` belongs to each sample of the batch."""
+        raise NotImplementedError
+
+
+class ResidentLoader(Loader):
+    """All images as one uint8 tensor on the device; a batch is one gather, without the host."""
+
+    def __init__(
+        self,
+        source: Source,
+        view: View,
+        views: int,
+        batch_size: int,
+        normalise: Normalise,
+        device: torch.device,
+    ) -> None:
+        super().__init__(source, view, views, batch_size, normalise, device)
+        assert not isinstance(source.images, ImageFiles)
+        tiles = torch.from_numpy(source.images).to(device)
+        # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
+        pad = view.pad
+        self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
+
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images without chance, in the order of the data, at most ``size`` at a time."""
+        for tiles in self.tiles.split(min(size, chunk_for(self.view.size))):
+            yield self.normalise(middle(tiles, self.view.size))
+
+    def _tile_of(self, index: Tensor) -> Tensor:
+        return index
+
+
+class StreamingLoader(Loader):
+    """Images that stay in their files; worker processes decode each batch ahead of its step.
+
+    A tile is decoded once an epoch whatever the number of views: they are drawn from it on the
+    device. ``tiles`` holds one batch and keeps its place, so that a captured step can read it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        view: View,
+        views: int,
+        batch_size: int,
+        normalise: Normalise,
+        device: torch.device,
+        workers: int | None = None,
+    ) -> None:
+        super().__init__(source, view, views, batch_size, normalise, device)
+        assert isinstance(source.images, ImageFiles)
+        self.images, self.workers = source.images, workers
+        side = self.images.tile + 2 * view.pad
+        most = batch_size + 1  # a single left-over sample joins the batch before it
+        self.tiles = torch.zeros(most, side, side, 3, dtype=torch.uint8, device=device)
+        pin = device.type == "cuda"
+        self.pool = DecodingPool(self.images, workers, batch_size, pin=pin)
+        self.coming: Iterator[tuple[Tensor, Faults]] = iter(())
+
+    def _expect(self, order: Tensor, position: int) -> None:
+        parts = order[position:].split(self.sizes(position))
+        self.coming = self.pool.decode([part.numpy() for part in parts])
+
+    def prepare(self, size: int) -> None:
+        """Wait for the next batch and send it off; the device fetches it in its own time."""
+        tiles, faults = next(self.coming)
+        for index, reason in faults:
+            raise UserError(
+                f"{self.images.location(index)} can't be read any more: {reason}. It could when "
+                "the run began. Put it back and go on with josrc resume, or begin a new run."
+            )
+        pad = self.view.pad
+        inside = slice(pad, pad + self.images.tile)
+        self.tiles[:size, inside, inside].copy_(tiles, non_blocking=True)
+
+    def plain(self, size: int) -> Iterator[Tensor]:
+        """All images without chance, in the order of the data, at most ``size`` at a time."""
+        # Processes of their own: those of the epoch may already be decoding its first batches.
+        labels, device, workers = self.label.cpu().numpy(), self.label.device, self.workers
+        images = EvaluationSet(
+            self.images, labels, self.normalise, self.view.size, device, workers, size
+        )
+        yield from images
+
+    def _tile_of(self, index: Tensor) -> Tensor:
+        return torch.arange(len(index), device=index.device)
+
+
+def create_loader(
+    source: Source,
+    view: View,
+    views: int,
+    batch_size: int,
+    normalise: Normalise,
+    device: torch.device,
+    workers: int | None = None,
+) -> Loader:
+    """The loader for images in memory, or for those in files."""
+    if isinstance(source.images, ImageFiles):
+        return StreamingLoader(source, view, views, batch_size, normalise, device, workers)
+    return ResidentLoader(source, view, views, batch_size, normalise, device)
+
+
+def middle(tiles: Tensor, size: tuple[int, int]) -> Tensor:
+    """The middle of tiles ``(batch, height, width, channels)``, channels first."""
+    (height, width), (tall, wide) = size, tiles.shape[1:3]
+    top, left = (tall - height) // 2, (wide - width) // 2
+    return tiles[:, top : top + height, left : left + width].permute(0, 3, 1, 2)
+
+
+def chunk_for(size: tuple[int, int]) -> int:
+    """How many images of a size go through a network at once when nothing is learned."""
+    return min(MOST_EVALUATED, max(32, MOST_EVALUATED * 32 * 32 // (size[0] * size[1])))
+
+
+class EvaluationSet:
+    """Images that are looked at and not trained on: their middle, in order, without chance."""
+
+    def __init__(
+        self,
+        images: Images,
+        labels: Labels,
+        normalise: Normalise,
+        size: tuple[int, int],
+        device: torch.device,
+        workers: int | None = None,
+        most: int = MOST_EVALUATED,
+    ) -> None:
+        self.labels = torch.from_numpy(labels).to(device)
+        self.normalise, self.size, self.device = normalise, size, device
+        self.chunk = min(most, chunk_for(size))
+        self.tiles: Tensor | None = None
+        if isinstance(images, ImageFiles):
+            self.files, pin = images, device.type == "cuda"
+            self.pool = DecodingPool(images, workers, self.chunk, pin=pin)
+        else:
+            self.tiles = torch.from_numpy(images).to(device)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Normalised images, chunk by chunk."""
+        for tiles in self._chunks():
+            yield self.normalise(middle(tiles, self.size))
+
+    def _chunks(self) -> Iterator[Tensor]:
+        if self.tiles is not None:
+            yield from self.tiles.split(self.chunk)
+            return
+        groups = np.array_split(
+            np.arange(len(self.labels)), math.ceil(len(self.labels) / self.chunk)
+        )
+        for tiles, faults in self.pool.decode(groups):
+            for index, reason in faults:
+                raise UserError(f"{self.files.location(index)} can't be read: {reason}.")
+            yield tiles.to(self.device, non_blocking=True)

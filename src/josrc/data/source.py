@@ -1,61 +1,109 @@
 """What the data is: images, given labels, and the truth where it is known."""
 
+from __future__ import annotations
+
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from josrc.config import DataConfig
-from josrc.data.labels import read_label_file
+from josrc.data.files import ImageFiles, Lookup, Strings
+from josrc.data.labels import check_ids, read_label_file, read_truth
 from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
 from josrc.errors import UserError, closest
 
 __all__ = ["OOD", "Source", "load_source"]
 
 Pixels = NDArray[np.uint8]
+Images = Pixels | ImageFiles
 Triple = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Source:
-    """``N`` training samples with their given labels, and a clean test set.
+    """``N`` training samples with their given labels, and a test set where there is one.
 
     Attributes:
         name: the data set's name.
-        images: training images, ``(N, height, width, channels)``.
-        true: original class of every training sample, open classes included, ``(N,)``.
+        images: training images, ``(N, height, width, channels)``, in memory or in files.
         given: label every training sample carries, ``(N,)``; equals ``true`` before noise is added.
         class_names: names of all classes, the open ones last.
         closed: number of classes of the task.
-        test_images: test images of the closed classes.
-        test_labels: their true classes.
         mean: channel means for normalisation, in [0, 1].
         std: channel standard deviations.
+        true: original class of every training sample, open classes included, ``(N,)``; none where
+            nobody knows.
+        test_images: test images of the closed classes.
+        test_labels: their true classes.
+        val: samples held out of training, with labels as doubtful as the others.
         superclass: superclass of every class, where the data has any.
+        crop: height and width of what a network sees of an image; none: all of it.
+        files: where images that are in memory came from.
+        sample_ids: what the samples are called; none: their numbers.
+        skipped: files that gave no image, each with the reason; none where there are no files.
     """
 
     name: str
-    images: Pixels
-    true: Labels
+    images: Images
     given: Labels
     class_names: list[str]
     closed: int
-    test_images: Pixels
-    test_labels: Labels
     mean: Triple
     std: Triple
+    true: Labels | None = None
+    test_images: Images | None = None
+    test_labels: Labels | None = None
+    val: Source | None = None
     superclass: list[int] | None = None
+    crop: int | None = None
+    files: ImageFiles | None = None
+    sample_ids: Sequence[str] | None = None
+    skipped: tuple[tuple[str, str], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.images)
 
     @cached_property
-    def kind(self) -> NDArray[np.int8]:
-        """0 clean, 1 in-distribution with a wrong label, 2 out of distribution, ``(N,)``."""
-        return kind_of(self.given, self.true, self.closed)
+    def kind(self) -> NDArray[np.int8] | None:
+        """0 clean, 1 in-distribution with a wrong label, 2 out of distribution, ``(N,)``.
+
+        None where the truth is unknown.
+        """
+        return None if self.true is None else kind_of(self.given, self.true, self.closed)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of what a network sees of an image."""
+        return (self.crop, self.crop) if self.crop else self.images.shape[1:3]
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """What each training sample is called."""
+        return Lookup(len(self), str) if self.sample_ids is None else self.sample_ids
+
+    @cached_property
+    def digest(self) -> str | None:
+        """Tells whether the samples are the same and in the same order, where they have ids."""
+        ids = self.sample_ids
+        return ids.digest() if isinstance(ids, Strings) else None
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Where each training image lies; empty for those that lie in no file."""
+        return Lookup(len(self), lambda index: self.files.location(index) if self.files else "")
+
+    def picture(self, index: int) -> Image.Image:
+        """A training image as a person looks at it: whole, upright, RGB."""
+        if self.files is not None:
+            return self.files.picture(index)
+        pixels: Pixels = self.images[np.array([index])][0]
+        return Image.fromarray(pixels.squeeze()).convert("RGB")
 
     @property
     def closed_names(self) -> list[str]:
@@ -64,6 +112,8 @@ class Source:
 
     def noise_summary(self) -> str:
         """One line: how many labels are right, wrong, and of no class."""
+        if self.kind is None:
+            return "nobody knows which labels are wrong"
         clean, noisy, ood = (int(np.sum(self.kind == k)) for k in (0, 1, 2))
         return f"{clean:,} correct labels, {noisy:,} wrong, {ood:,} out of distribution"
 
@@ -76,33 +126,49 @@ LOADERS = {
 }
 
 
+def is_own(name: str) -> bool:
+    """Whether ``name`` is a person's own data: a path, or a data set of the Hugging Face hub."""
+    return name not in LOADERS and (name.startswith("hf:") or Path(name).expanduser().exists())
+
+
 def check_name(name: str) -> None:
-    """Raise a helpful error unless ``name`` is a data set josrc knows."""
-    if name in LOADERS:
+    """Raise a helpful error unless ``name`` is a data set josrc knows, or a path."""
+    if name in LOADERS or is_own(name):
         return
-    if Path(name).exists():
-        raise UserError(
-            f"{name} is a path. This version of josrc trains on the data sets it knows by name: "
-            f"{', '.join(LOADERS)}."
-        )
+    if "/" in name or Path(name).suffix:
+        raise UserError(f"{name} does not exist: it is neither a file, a folder nor a data set.")
     raise UserError(f"Unknown data set '{name}'.{closest(name, list(LOADERS))}")
 
 
 def load_source(config: DataConfig) -> Source:
-    """The data set of a configuration, with its label noise."""
+    """The data set of a configuration, with its label noise; own images are only opened."""
     check_name(config.name)
+    if is_own(config.name):
+        from josrc.data.own import open_source
+
+        return open_source(config)
     module, function = LOADERS[config.name]
     source: Source = getattr(importlib.import_module(module), function)(config.root)
     return with_noise(source, config)
 
 
 def with_noise(source: Source, config: DataConfig) -> Source:
-    """``source`` with labels from the noise file, or drawn as the configuration says."""
+    """``source`` with labels from the noise file, or drawn as the configuration says.
+
+    Where the truth is unknown it stays so, unless noise is added on purpose, which takes the
+    labels that were there for the truth, or the noise file says what it is.
+    """
     if config.noise_file is not None:
-        given = read_label_file(config.noise_file, source.true, source.closed_names)
-    else:
-        matrix = transition_matrix(
-            config.noise, config.rate, len(source.class_names), source.closed, source.superclass
-        )
-        given = draw_labels(source.true, matrix, config.noise_seed)
-    return replace(source, given=given)
+        names, samples = source.closed_names, len(source)
+        given = read_label_file(config.noise_file, source.true, names, samples)
+        if config.noise_file.suffix.lower() == ".npz":
+            check_ids(config.noise_file, source.digest)
+        true = read_truth(config.noise_file) if source.true is None else source.true
+        return replace(source, given=given, true=true)
+    if source.true is None and config.noise == "none":
+        return source
+    true = source.given if source.true is None else source.true
+    matrix = transition_matrix(
+        config.noise, config.rate, len(source.class_names), source.closed, source.superclass
+    )
+    return replace(source, true=true, given=draw_labels(true, matrix, config.noise_seed))

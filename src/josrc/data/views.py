@@ -6,12 +6,14 @@ eagerly, compiled and inside a CUDA graph.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from josrc.config import ViewConfig
 from josrc.data.source import Source
 
 
@@ -35,7 +37,8 @@ class WeakView:
         """Views of some images.
 
         Args:
-            tiles: all images, padded, uint8, ``(N, height + 2 pad, width + 2 pad, channels)``.
+            tiles: images, padded, uint8, ``(N, height + 2 pad, width + 2 pad, channels)``; those
+                decoded from files are somewhat larger than the crop by themselves.
             index: which images, ``(views,)``; an image may appear more than once.
             draws: numbers in [0, 1), ``(views, 3)``.
 
@@ -45,15 +48,145 @@ class WeakView:
         height, width = self.size
         down = torch.arange(height, device=tiles.device)
         along = torch.arange(width, device=tiles.device)
-        top = (draws[:, 0] * (2 * self.pad + 1)).long()
-        left = (draws[:, 1] * (2 * self.pad + 1)).long()
+        top = (draws[:, 0] * (tiles.shape[1] - height + 1)).long()
+        left = (draws[:, 1] * (tiles.shape[2] - width + 1)).long()
         columns = along.expand(len(index), -1)
         if self.flip:
-            columns = torch.where(draws[:, 2:] < 0.5, along.flip(0), along)
+            columns = torch.where(draws[:, 2:3] < 0.5, along.flip(0), along)
         rows = top[:, None] + down
         columns = left[:, None] + columns
         views = tiles[index[:, None, None], rows[:, :, None], columns[:, None, :]]
         return views.permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class ResizedView:
+    """A crop of random place, area and aspect ratio, resized to one size, and a flip.
+
+    Attributes:
+        pad: pixels of padding on each side.
+        flip: whether images are flipped.
+        size: height and width of a view.
+        area: smallest share of a tile that a crop covers.
+        draws: uniform numbers an image needs.
+    """
+
+    pad: int
+    flip: bool
+    size: tuple[int, int]
+    area: float = 0.2
+    draws: int = 5
+
+    def __call__(self, tiles: Tensor, index: Tensor, draws: Tensor) -> Tensor:
+        """Views of some images as ``WeakView`` takes them, with pixels of type float."""
+        area = self.area + (1 - self.area) * draws[:, 0]
+        ratio = torch.exp((2 * draws[:, 1] - 1) * math.log(4 / 3))  # 3:4 to 4:3, as in Inception
+        width, height = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
+        left, top = (
+            (2 * d - 1) * (1 - s) for d, s in ((draws[:, 2], width), (draws[:, 3], height))
+        )
+        across = torch.where(draws[:, 4] < 0.5, -width, width) if self.flip else width
+        zero = torch.zeros_like(area)
+        matrix = torch.stack([across, zero, left, zero, height, top], dim=1).view(-1, 2, 3)
+        return resample(tiles[index].permute(0, 3, 1, 2).float(), matrix, self.size)
+
+
+def resample(images: Tensor, matrix: Tensor, size: tuple[int, int]) -> Tensor:
+    """Images ``(batch, channels, height, width)`` seen through affine maps ``(batch, 2, 3)``.
+
+    The maps lead from places of the result to places of the image, both from -1 to 1.
+    """
+    grid = F.affine_grid(matrix, [len(images), images.shape[1], *size], align_corners=False)
+    seen = F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+    return seen.contiguous(memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True)
+class StrongView:
+    """Another view, then turned, sheared, and twice changed in colour: RandAugment, batched.
+
+    Attributes:
+        base: the view that comes first.
+        share: which share of the images is changed, counted from the last; the views of a batch
+            stand one after the other, so 1/2 is the second of two.
+    """
+
+    base: WeakView | ResizedView
+    share: float = 1.0
+
+    @property
+    def pad(self) -> int:
+        """Pixels of padding on each side."""
+        return self.base.pad
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of a view."""
+        return self.base.size
+
+    @property
+    def draws(self) -> int:
+        """Uniform numbers an image needs."""
+        return self.base.draws + 6
+
+    def __call__(self, tiles: Tensor, index: Tensor, draws: Tensor) -> Tensor:
+        """Views of some images, with pixels of type float from 0 to 255."""
+        pixels = self.base(tiles, index, draws).float()
+        kept = round(len(index) * (1 - self.share))
+        strong, numbers = pixels[kept:], draws[kept:, self.base.draws :]
+        angle = (2 * numbers[:, 0] - 1) * math.radians(30)  # RandAugment's largest rotation
+        shear = (2 * numbers[:, 1] - 1) * 0.3  # and its largest shear
+        cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+        matrix = torch.stack([cos, shear - sin, zero, sin, cos, zero], dim=1).view(-1, 2, 3)
+        strong = resample(strong, matrix, (pixels.shape[2], pixels.shape[3]))
+        for choice, strength in (numbers[:, 2:4].T, numbers[:, 4:6].T):
+            strong = recolour(strong, choice, strength)
+        return torch.cat([pixels[:kept], strong]) if kept else strong
+
+
+def recolour(images: Tensor, choice: Tensor, strength: Tensor) -> Tensor:
+    """Each image after one of seven changes of its colours, none among them.
+
+    Args:
+        images: pixels from 0 to 255, ``(batch, channels, height, width)``.
+        choice: which change, numbers in [0, 1), ``(batch,)``.
+        strength: how much of it, numbers in [0, 1), ``(batch,)``.
+    """
+    amount = strength.view(-1, 1, 1, 1)
+    factor = 0.1 + 1.8 * amount  # RandAugment's range of enhancements
+    grey = images.mean(dim=1, keepdim=True)
+    step = torch.exp2((4 * amount).floor())  # up to three bits are lost
+    changed = [
+        images,
+        images * factor,  # brightness
+        grey.mean(dim=(2, 3), keepdim=True).lerp(images, factor),  # contrast
+        grey.lerp(images, factor),  # saturation
+        (images / step).floor() * step,  # posterise
+        torch.where(images < 255 * (1 - amount), images, 255 - images),  # solarise
+        blurred(images).lerp(images, factor),  # sharpness
+    ]
+    picked = (choice * len(changed)).long().view(-1, 1, 1, 1)
+    result = images
+    for number, candidate in enumerate(changed):
+        result = torch.where(picked == number, candidate, result)
+    return result.clamp(0, 255)
+
+
+def blurred(images: Tensor) -> Tensor:
+    """The mean of three by three pixels."""
+    return F.avg_pool2d(images, 3, stride=1, padding=1, count_include_pad=False)
+
+
+View = WeakView | ResizedView | StrongView
+
+
+def create_view(config: ViewConfig, size: tuple[int, int], views: int = 1) -> View:
+    """The random view of a configuration, for networks that see images of ``size``."""
+    make = ResizedView if config.crop == "resized" else WeakView
+    base = make(config.pad, config.flip, size)
+    if config.strong == "none":
+        return base
+    return StrongView(base, 1.0 if config.strong == "all" else 1 / views)
 
 
 class Normalise:
@@ -80,12 +213,15 @@ class Normalise:
             mean, std = torch.zeros_like(mean), torch.ones_like(std)
         self.scale = 1 / (255 * std)
         self.shift = -mean / std
-        native = source.images.shape[1:3]
+        native = source.size
         self.size = (image_size, image_size) if image_size and native != (image_size,) * 2 else None
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Float images ``(batch, channels, height, width)``."""
-        images = pixels * self.scale + self.shift
+        # In place, in memory of its own: on a CPU each new tensor of this size costs as much again.
+        images = pixels.to(torch.float32, copy=True)
+        images *= self.scale
+        images += self.shift
         if self.size is not None:
             images = F.interpolate(images, self.size, mode="bilinear", antialias=False)
         return images

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from josrc.engine.adam import FusedAdam
 from josrc.engine.program import Program
 from josrc.errors import InterruptedRunError, UserError
+from josrc.models import hardware
 
 # Trains on the next so many samples.
 Stepper = Callable[[int], None]
@@ -18,53 +21,71 @@ Stepper = Callable[[int], None]
 class CapturedStepper:
     """Forward and backward compiled, the whole step replayed as a CUDA graph.
 
-    A graph is captured per batch size and momentum: Adam bakes its beta1 into the kernels, while
-    everything else that changes between epochs is read from tensors. The first steps of each size
-    run without a graph, and train like any other: they let the libraries allocate what they need.
-    The last, smaller batch is captured without compilation, which would cost more than it saves.
+    A graph is captured per batch size; whatever changes between epochs is read from tensors. (An
+    optimizer that bakes its momentum into its kernels is captured anew when that changes.) The
+    first steps of each size run without a graph, and train like any other: they let the libraries
+    allocate what they need. The last, smaller batch is captured without compilation, which would
+    cost more than it saves.
     """
 
     WARM_UP = 3
+    # One choice for each kernel, not the fastest of several: the same code on every start, and a
+    # third of the time to compile (the largest choice for the loss alone took 20 s).
+    OPTIONS: ClassVar[dict[str, Any]] = {"deterministic": True}
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.compiled: Callable[[int], Tensor] = torch.compile(
-            program.forward, fullgraph=True, dynamic=False
+            program.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )
+        self.adam: FusedAdam | None = None
+        if hardware.HAS_TRITON and isinstance(program.optimizer, torch.optim.Adam):
+            self.adam = FusedAdam(program.optimizer)
         self.graphs: dict[tuple[int, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[int] = Counter()
         self.stream = torch.cuda.Stream(program.device)
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
-        key = (size, self.program.momentum)
-        if key not in self.graphs and self.calls[size] < self.WARM_UP:
+        if self.adam is not None:
+            self.adam.set_beta1(self.program.momentum)
+        if not self.ready(size) and self.calls[size] < self.WARM_UP:
             self.calls[size] += 1
             self._run_on_side_stream(size)
             return
-        if key not in self.graphs:
-            self.graphs[key] = self._capture(size)
-        self.graphs[key].replay()
+        if not self.ready(size):
+            self.graphs[self._key(size)] = self._capture(size)
+        self.graphs[self._key(size)].replay()
 
     def ready(self, size: int) -> bool:
         """Whether a step of this size is captured, so that nothing can go wrong any more."""
-        return (size, self.program.momentum) in self.graphs
+        return self._key(size) in self.graphs
+
+    def _key(self, size: int) -> tuple[int, float]:
+        return size, self.program.momentum if self.adam is None else 0.0
 
     def _forward(self, size: int) -> Tensor:
         compiled = size == self.program.loader.batch_size
         return self.compiled(size) if compiled else self.program.forward(size)
 
+    def _update(self) -> None:
+        if self.adam is not None and not self.adam.step():
+            self.adam = None  # a parameter without gradient: a case for the optimizer itself
+        if self.adam is None:
+            self.program.optimizer.step()
+        self.program.method.after_update()
+
     def _run_on_side_stream(self, size: int) -> None:
         current = torch.cuda.current_stream(self.program.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            self.program.train_step(size, self._forward)
+            self.program.train_step(size, self._forward, self._update)
         current.wait_stream(self.stream)
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.stream):
-            self.program.train_step(size, self._forward)
+            self.program.train_step(size, self._forward, self._update)
         return graph
 
 

@@ -35,13 +35,51 @@ class Listener:
 
 def describe_row(row: Row) -> str:
     """An epoch in a few words."""
-    parts = [f"loss {row['loss']:.3f}", f"test {row['test_accuracy']:.2f} %"]
+    parts = [f"loss {row['loss']:.3f}"]
+    for name, column in (("test", "test_accuracy"), ("agreement", "agreement")):
+        if row.get(column) is not None:
+            parts.append(f"{name} {row[column]:.2f} %")
     if row.get("n_clean") is not None:
         for name in GROUPS:
             precision = row.get(f"{name}_precision")
             shown = f" ({precision:.0f} %)" if precision is not None else ""
             parts.append(f"{name} {row[f'n_{name}']:,}{shown}")
     return "  ".join(parts)
+
+
+class TimeEstimate(Listener):
+    """Says once how long the run will take, as soon as that can be told."""
+
+    PATIENCE, STEPS = 15, 10  # seconds and steps that are watched first; a short run says nothing
+
+    def __init__(self, teller: Listener) -> None:
+        self.teller, self.epochs, self.said = teller, 0, False
+        self.seen: list[tuple[float, float]] = []
+
+    def started(self, epochs: int, done: int) -> None:
+        """Remember how much there is to do."""
+        self.epochs = epochs
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Watch the pace; the first steps are slow, and not counted."""
+        if self.said:
+            return
+        self.seen.append((time.monotonic(), epoch + position / samples))
+        if len(self.seen) <= 2 * self.STEPS:
+            return
+        (begun, first), (now, here) = self.seen[self.STEPS], self.seen[-1]
+        if now - begun >= self.PATIENCE:
+            self.said = True
+            an_epoch = (now - begun) / (here - first)
+            left = an_epoch * (self.epochs - here)
+            self.teller.noticed(f"About {in_words(an_epoch)} an epoch; {in_words(left)} are left.")
+
+
+def in_words(seconds: float) -> str:
+    """``40 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class LiveProgress(Listener):

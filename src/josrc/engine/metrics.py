@@ -27,8 +27,10 @@ class Truth:
 
     def __init__(self, source: Source, device: torch.device) -> None:
         self.given = torch.from_numpy(source.given).to(device)
-        self.true = torch.from_numpy(source.true).to(device)
-        self.kind = torch.from_numpy(source.kind).to(device)
+        self.known = source.true is not None
+        if source.true is not None and source.kind is not None:
+            self.true = torch.from_numpy(source.true).to(device)
+            self.kind = torch.from_numpy(source.kind).to(device)
 
     def metrics(self, prediction: Tensor, group: Tensor | None) -> Row:
         """Sizes and precisions of the selection, and how the given labels are fitted.
@@ -37,6 +39,8 @@ class Truth:
             prediction: each sample's last predicted class, ``(N,)``.
             group: each sample's group, or none for a method that selects nothing.
         """
+        if not self.known:
+            return {} if group is None else group_sizes(group)
         counts: dict[str, Tensor] = {}
         for name, number in GROUPS.items():
             really = self.kind == number
@@ -59,6 +63,12 @@ class Truth:
         return row
 
 
+def group_sizes(group: Tensor) -> Row:
+    """How many samples each group has: all that can be said where the truth is unknown."""
+    sizes = torch.stack([(group == number).sum() for number in GROUPS.values()]).tolist()
+    return {f"n_{name}": size for name, size in zip(GROUPS, sizes, strict=True)}
+
+
 def share(part: float, whole: float) -> float | None:
     """Percentage, or nothing where there is nothing to take a share of."""
     return 100 * part / whole if whole else None
@@ -70,7 +80,7 @@ def accuracy(network: nn.Module, images: Iterable[Tensor], labels: Tensor) -> fl
 
     Args:
         network: in evaluation mode.
-        images: normalised test images, chunk by chunk.
+        images: normalised images, chunk by chunk.
         labels: their classes, ``(N,)``.
     """
     predictions = torch.cat([network(chunk).argmax(dim=1) for chunk in images])

@@ -7,22 +7,22 @@ captured step survive a new epoch, a resumed run and, in a benchmark, the next r
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from josrc.config import OptimizerConfig, RunConfig
-from josrc.data.loaders import ResidentLoader
-from josrc.data.source import Source
-from josrc.data.views import Normalise, WeakView
+from josrc.data.loaders import EvaluationSet, create_loader
+from josrc.data.noise import Labels
+from josrc.data.source import Images, Source
+from josrc.data.views import Normalise, create_view
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, accuracy
 from josrc.methods import Method, StepResult, get_method
 from josrc.models import create_model
 
 ADAM_BETA2 = 0.999
-EVALUATION_BATCH = 2000
 
 
 class Program:
@@ -45,17 +45,21 @@ class Program:
         trained = [p for p in self.method.parameters() if p.requires_grad]
         self.optimizer = create_optimizer(trained, config.optimizer, device)
         self.ledger = Ledger(len(source), device)
-        height, width = source.images.shape[1:3]
-        self.loader = ResidentLoader(
-            source,
-            WeakView(config.views.pad, config.views.flip, (height, width)),
-            self.method.views,
-            config.batch_size,
-            Normalise(source, config.model.image_size, device, config.views.normalise),
-            device,
+        normalise = Normalise(source, config.model.image_size, device, config.views.normalise)
+        views, workers = self.method.views, config.data.workers
+        view = create_view(config.views, source.size, views)
+        self.loader = create_loader(
+            source, view, views, config.batch_size, normalise, device, workers
         )
-        self.test_pixels = torch.from_numpy(source.test_images).to(device).permute(0, 3, 1, 2)
-        self.test_labels = torch.from_numpy(source.test_labels).to(device)
+
+        def evaluation(images: Images, labels: Labels) -> EvaluationSet:
+            return EvaluationSet(images, labels, normalise, source.size, device, workers)
+
+        self.test_set = self.val_set = None
+        if source.test_images is not None and source.test_labels is not None:
+            self.test_set = evaluation(source.test_images, source.test_labels)
+        if source.val is not None:
+            self.val_set = evaluation(source.val.images, source.val.given)
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
         self.scalars = {
@@ -88,12 +92,21 @@ class Program:
         self.loader.cursor += size
         return found.loss
 
-    def train_step(self, size: int, forward: Callable[[int], Tensor] | None = None) -> None:
+    def train_step(
+        self,
+        size: int,
+        forward: Callable[[int], Tensor] | None = None,
+        update: Callable[[], None] | None = None,
+    ) -> None:
         """One whole training step."""
         loss = (forward or self.forward)(size)
         loss.backward()
-        self.optimizer.step()
+        (update or self.update)()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def update(self) -> None:
+        """Move the networks along their gradients."""
+        self.optimizer.step()
         self.method.after_update()
 
     def end_epoch(self) -> Row:
@@ -102,15 +115,35 @@ class Program:
         row = self.truth.metrics(self.ledger.fields["prediction"], group)
         row["loss"] = self.loss_sum.item() / len(self.loader)
         self.method.eval()
-        for name, networks in self.method.evaluated().items():
-            row[name] = statistics.fmean(self._test(network) for network in networks)
+        evaluated = self.method.evaluated()
+        if self.test_set is not None:
+            for name, networks in evaluated.items():
+                row[name] = self._test(networks, self.test_set)
+        if self.val_set is not None:
+            # Held-out labels are as doubtful as the others: this is agreement, and not accuracy.
+            row["agreement"] = self._test(evaluated["test_accuracy"], self.val_set)
         self.method.train()
         return row
 
-    def _test(self, network: nn.Module) -> float:
-        chunks = (self.loader.normalise(c) for c in self.test_pixels.split(EVALUATION_BATCH))
+    def _test(self, networks: Sequence[nn.Module], images: EvaluationSet) -> float:
         with self._autocast():
-            return accuracy(network, chunks, self.test_labels)
+            return statistics.fmean(accuracy(one, images, images.labels) for one in networks)
+
+    @torch.no_grad()
+    def held_out_probabilities(self) -> Tensor | None:
+        """What the teacher, or the tested networks, say of held-out images, ``(held, classes)``."""
+        if self.val_set is None:
+            return None
+        evaluated = self.method.evaluated()
+        networks = evaluated.get("teacher_accuracy") or evaluated["test_accuracy"]
+        self.method.eval()
+        with self._autocast():
+            found = [
+                torch.stack([one(images).float().softmax(dim=1) for one in networks]).mean(dim=0)
+                for images in self.val_set
+            ]
+        self.method.train()
+        return torch.cat(found)
 
     def _autocast(self) -> torch.autocast:
         # Without the cache: a cached copy of a weight must not outlive the step that captured it.
@@ -176,7 +209,7 @@ def create_method(config: RunConfig, source: Source) -> Method:
     """The method with freshly drawn networks, on the CPU: the same weights for every device."""
     torch.manual_seed(config.seed)
     size = config.model.image_size
-    image_size = (size, size) if size else source.images.shape[1:3]
+    image_size = (size, size) if size else source.size
 
     def create_network() -> nn.Module:
         return create_model(

@@ -25,13 +25,14 @@ from josrc.data.source import Source
 from josrc.engine.device import device_name
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import UserError
-from josrc.files import write_text
+from josrc.files import replacing, write_text
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
 OWN_NAMES = {
     "config.yaml",
     "environment.json",
     "noise.npz",
+    "skipped.csv",
     "metrics.csv",
     "summary.json",
     "checkpoint",
@@ -59,6 +60,7 @@ class RunFolder:
         self.path = path
         self.config = path / "config.yaml"
         self.noise = path / "noise.npz"
+        self.skipped = path / "skipped.csv"
         self.metrics = path / "metrics.csv"
         self.summary = path / "summary.json"
         self.checkpoint = path / "checkpoint" / "state.safetensors"
@@ -70,8 +72,25 @@ class RunFolder:
     def create(self, config: RunConfig, source: Source, device: torch.device) -> None:
         """Write what is known before training; the configuration last, as it makes a run of it."""
         write_text(self.path / "environment.json", json.dumps(environment(device), indent=2) + "\n")
-        write_noise_file(self.noise, source.given, source.true, source.kind)
+        write_noise_file(self.noise, source.given, source.true, source.kind, source.digest)
+        if source.skipped is not None:
+            self.write_skipped(source.skipped)
         write_text(self.config, config.to_yaml())
+
+    def write_skipped(self, skipped: Sequence[tuple[str, str]]) -> None:
+        """Write which files gave no image, and why."""
+        with (
+            replacing(self.skipped) as partial,
+            partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+        ):
+            csv.writer(file).writerows([("path", "reason"), *skipped])
+
+    def read_skipped(self) -> list[str]:
+        """Paths of the files that gave no image."""
+        if not self.skipped.is_file():
+            raise UserError(f"{self.skipped} is missing: which files the run uses can't be told.")
+        with self.skipped.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+            return [row["path"] for row in csv.DictReader(file)]
 
     def foreign_files(self) -> list[str]:
         """Names in the folder that no run writes."""
@@ -157,7 +176,11 @@ def run_name(config: RunConfig) -> str:
     """``cifar80n-o-symmetric-0.2-josrc-seed0``."""
     data = config.data
     noise = data.noise_file.stem if data.noise_file else f"{data.noise}-{data.rate:g}"
-    return f"{data.name}-{noise}-{config.method.name}-seed{config.seed}"
+    # Of a path its last part, of a name on the hub the part behind the slash.
+    name = Path(data.name.removeprefix("hf:")).stem if "/" in data.name else data.name
+    if "/" in data.name and noise == "none-0":
+        return f"{name}-{config.method.name}-seed{config.seed}"
+    return f"{name}-{noise}-{config.method.name}-seed{config.seed}"
 
 
 def free_name(path: Path) -> Path:

@@ -27,9 +27,10 @@ from josrc.engine.runfolder import RunFolder, versions
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
 # A checkpoint is written when the last one is this many times its own cost ago.
-CHECKPOINT_PATIENCE = 30
+CHECKPOINT_PATIENCE = 100
 # Collapse: accuracy lost all but this share of its best distance to chance, for this many epochs.
 COLLAPSE_SHARE, COLLAPSE_EPOCHS = 0.05, 3
+MEASURES = {"test_accuracy": "Test accuracy", "agreement": "Agreement with held-out labels"}
 
 
 class Trainer:
@@ -117,9 +118,12 @@ class Trainer:
         for size in self.program.loader.sizes(self.position):
             if self.signal is not None:
                 self._interrupt(time.monotonic() - begun)
+            self.program.loader.prepare(size)
             self.stepper(size)
             self.position += size
             self._tell("progressed", self.epoch, self.position, len(self.source))
+        # The device still works on the steps; what the host can do meanwhile costs nothing.
+        self.program.loader.draw_plan(self.config.seed, self.epoch + 1)
         row |= self.program.end_epoch()
         seconds = row["seconds"] = time.monotonic() - begun
         self.seconds += seconds
@@ -134,12 +138,30 @@ class Trainer:
 
     def _keep(self) -> None:
         """Save the best weights, and a checkpoint unless one was written just now."""
-        *before, now = (row["test_accuracy"] or 0.0 for row in self.rows)
-        if not before or now > max(before):
+        *before, now = self._scores() or [0.0]
+        # Without a measure there is no telling which epoch was best: it is the last one.
+        if (not before or now > max(before)) if self._measure() else self._over():
             self._save_weights(self.folder.best)
         due = time.monotonic() - self._saved_at >= CHECKPOINT_PATIENCE * self._save_cost
-        if due or self.epoch == self.config.epochs:
+        if due or self._over():
             self.save()
+
+    def _over(self) -> bool:
+        return self.epoch == self.config.epochs
+
+    def _measure(self) -> str | None:
+        """What tells how good an epoch's networks are: accuracy, or agreement with doubtful labels.
+
+        None where no image was kept from training.
+        """
+        for name in ("test_accuracy", "agreement"):
+            if any(row.get(name) is not None for row in self.rows):
+                return name
+        return None
+
+    def _scores(self) -> list[float]:
+        measure = self._measure()
+        return [row[measure] or 0.0 for row in self.rows] if measure else []
 
     # --- what can go wrong -----------------------------------------------------------------------
 
@@ -153,18 +175,19 @@ class Trainer:
         )
 
     def _check_accuracy(self) -> None:
-        """Stop when test accuracy has gone back to chance and stays there."""
-        chance = 100 / self.source.closed
-        best = max(row["test_accuracy"] or 0.0 for row in self.rows)
-        now = self.rows[-1]["test_accuracy"] or 0.0
+        """Stop when test accuracy, or agreement, has gone back to chance and stays there."""
+        scores = self._scores()
+        if not scores:
+            return
+        chance, best, now = 100 / self.source.closed, max(scores), scores[-1]
         sick = best > 2 * chance and now <= chance + COLLAPSE_SHARE * (best - chance)
         self.sick_epochs = self.sick_epochs + 1 if sick else 0
         if self.config.stop_on_collapse and self.sick_epochs >= COLLAPSE_EPOCHS:
             raise TrainingFailedError(
-                f"Test accuracy collapsed: {best:.2f} % at its best, {now:.2f} % in epoch "
-                f"{self.epoch} (chance is {chance:.2f} %). Likely causes: a loss term without a "
-                f"lower bound (Jo-SRC: method.ood_divergence_cap), or a learning rate that is too "
-                f"high.\n{self._last_good()}\n"
+                f"{MEASURES[self._measure() or '']} collapsed: {best:.2f} % at its best, {now:.2f} "
+                f"% in epoch {self.epoch} (chance is {chance:.2f} %). Likely causes: a loss term "
+                f"without a lower bound (Jo-SRC: method.ood_divergence_cap), or a learning rate "
+                f"that is too high.\n{self._last_good()}\n"
                 "To train on regardless, begin a run with stop_on_collapse=false."
             )
 
@@ -172,9 +195,8 @@ class Trainer:
         if not self.folder.checkpoint.is_file():
             return "No epoch was completed before, so there is no checkpoint."
         epoch = load_tensors(self.folder.checkpoint)[1]["epoch"]
-        return (
-            f"Last good checkpoint: epoch {epoch}, {self.folder.checkpoint}; "
-            f"best weights: {self.folder.best}."
+        return f"Last good checkpoint: epoch {epoch}, {self.folder.checkpoint}" + (
+            f"; best weights: {self.folder.best}." if self.folder.best.is_file() else "."
         )
 
     @contextmanager
@@ -267,6 +289,12 @@ class Trainer:
             "model": self.config.model.model_dump(mode="json"),
             "classes": self.source.closed_names,
             "epoch": self.epoch,
+            "images": {
+                "tile": self.source.images.shape[1:],
+                "crop": self.source.crop,
+                "mean": self.source.mean,
+                "std": self.source.std,
+            },
         }
         save_tensors(path, self.program.method.state_dict(), story)
 
@@ -274,8 +302,13 @@ class Trainer:
         """What ``summary.json`` holds."""
         config, data = self.config, self.config.data
         rows = self.rows or [{"epoch": 0, "test_accuracy": 0.0}]  # failed in its first epoch
-        accuracies = [row["test_accuracy"] or 0.0 for row in rows]
+        tested = "test_accuracy" in (self._measure() or "test_accuracy")
+        tested = tested and self.source.test_images is not None
+        accuracies = [row["test_accuracy"] or 0.0 for row in rows] if tested else []
         last = accuracies[-10:]
+        scores = self._scores()
+        best = rows[scores.index(max(scores))] if scores else rows[-1]
+        held = {} if self.source.val is None else {"agreement": rows[-1].get("agreement")}
         return {
             "method": config.method.name,
             "variant": self.program.method.variant,
@@ -286,11 +319,12 @@ class Trainer:
             "noise_seed": data.noise_seed if data.noise_file is None else None,
             "seed": config.seed,
             "epochs": config.epochs,
-            "last10_mean": statistics.fmean(last),
-            "last10_std": statistics.pstdev(last),
-            "best": max(accuracies),
-            "best_epoch": rows[accuracies.index(max(accuracies))]["epoch"],
-            "final": accuracies[-1],
+            "last10_mean": statistics.fmean(last) if last else None,
+            "last10_std": statistics.pstdev(last) if last else None,
+            "best": max(accuracies) if accuracies else None,
+            "best_epoch": best["epoch"],  # of the best weights
+            "final": accuracies[-1] if accuracies else None,
+            **held,
             "seconds_total": self.seconds,
             "seconds_per_epoch": self.seconds / len(rows),
             "peak_memory_mib": peak_memory_mib(self.device),

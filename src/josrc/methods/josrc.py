@@ -26,6 +26,7 @@ from josrc.losses import (
     symmetric_divergence,
 )
 from josrc.methods.base import Method, Scalars, StepResult, describe
+from josrc.models.hardware import move_towards
 from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
 
 
@@ -142,8 +143,10 @@ class JoSRC(Method):
 
         loss = classification
         if s.variant == "full":
-            # During the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
-            one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
+            one, two = first, second
+            if not s.guard_logarithms:
+                # In the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
+                one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
             consistency = self._consistency(one, two, group == OOD).mean()  # Eq. 9
             loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
         found = describe(first, batch.label)
@@ -161,9 +164,8 @@ class JoSRC(Method):
 
     def after_update(self) -> None:
         """Move the mean teacher, Eq. 8."""
-        students = [p.detach() for p in self.network.parameters()]
-        teachers: list[Tensor] = list(self.mean_teacher.parameters())
-        torch._foreach_lerp_(teachers, students, 1 - self.settings.teacher_decay)
+        students, teachers = self.network.parameters(), self.mean_teacher.parameters()
+        move_towards(list(teachers), list(students), 1 - self.settings.teacher_decay)
         if self.settings.teacher_mode == "eval":
             buffers = zip(self.mean_teacher.buffers(), self.network.buffers(), strict=True)
             for own, students_own in buffers:

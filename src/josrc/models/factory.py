@@ -62,6 +62,25 @@ def create_model(
     return model
 
 
+# Channel means and deviations of ImageNet, which the published code takes for every data set.
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def expected_images(name: str) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """Image size, channel means and deviations a network is made for: timm's data config."""
+    if name == "cnn7":
+        return 32, *IMAGENET
+    import timm
+
+    base = name.removeprefix("hf-hub:")
+    if "/" in name or not timm.is_model(base.split(".")[0]):
+        return 224, *IMAGENET
+    known = timm.get_pretrained_cfg(base, allow_unregistered=True)
+    if known is None:
+        return 224, *IMAGENET
+    return int(known.input_size[-1]), tuple(known.mean), tuple(known.std)
+
+
 def _backbone(
     name: str, in_channels: int, image_size: tuple[int, int], width: float, pretrained: bool
 ) -> tuple[nn.Module, int]:

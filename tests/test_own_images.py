@@ -1,0 +1,211 @@
+"""A person's own images through the command line, from folder to run folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch
+import yaml
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from josrc.cli import main
+
+FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
+STREAMED = ["data.resident=false", "--workers", "2"]
+
+
+def josrc(*arguments: str | Path) -> int:
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def metrics(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 digits as PNG files: 0 to 4, and one file that is none."""
+    root = tmp_path_factory.mktemp("digits")
+    data = load_digits(n_class=5)
+    for number in range(300):
+        path = root / f"digit-{data.target[number]}" / f"{number:03}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(np.round(data.images[number] * 15.9).astype(np.uint8)).save(path)
+    (root / "digit-0" / "broken.png").write_bytes(b"\x89PNG")
+    return root
+
+
+def test_a_folder_becomes_a_run(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert josrc("train", digits, "--epochs", "2", "--device", "cpu", "--out", run) == 0
+    said = capsys.readouterr().out
+    for words in (
+        "300 training images of 5 classes, no test images; nobody knows which labels are wrong",
+        "Images a class: digit-",
+        "Files skipped, see skipped.csv: 1.",
+        "cnn7 at 8 x 8 pixels; epochs 2; batch size 8",
+        "method.smoothing 0.28",
+        "The images stay in memory; training takes about",
+        "Without --test there is no accuracy to report",
+    ):
+        assert words in said
+    with (run / "skipped.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["path"] == str(digits / "digit-0" / "broken.png")
+    assert row["reason"].startswith("damaged") or "not an image" in row["reason"]
+    rows = metrics(run)
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    for row in rows:
+        assert sum(int(row[f"n_{group}"]) for group in ("clean", "id", "ood")) == 300
+        for empty in ("test_accuracy", "teacher_accuracy", "agreement", "id_precision", "fit_id"):
+            assert row[empty] == ""
+    summary = json.loads((run / "summary.json").read_text())
+    for key in ("last10_mean", "last10_std", "best", "final"):
+        assert summary[key] is None
+    assert summary["best_epoch"] == 2
+    assert (run / "weights" / "best.safetensors").is_file()
+    assert (run / "plots" / "views.png").is_file()
+    assert not (run / "plots" / "accuracy.png").exists()
+    with np.load(run / "noise.npz") as labels:
+        assert set(labels) == {"given", "ids"}
+
+
+def test_held_out_images_show_agreement_and_test_images_accuracy(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert josrc("train", digits, *FAST, "--val", "0.2", "--out", tmp_path / "val") == 0
+    assert "right or wrong; without --test there is no accuracy" in capsys.readouterr().out
+    agreement = [float(row["agreement"]) for row in metrics(tmp_path / "val")]
+    summary = json.loads((tmp_path / "val" / "summary.json").read_text())
+    assert summary["agreement"] == pytest.approx(agreement[-1], rel=1e-4)
+    assert summary["best_epoch"] == 1 + int(np.argmax(agreement))
+    assert summary["last10_mean"] is None
+
+    arguments = ["--test", digits, "--out", tmp_path / "test"]
+    assert josrc("train", digits, *FAST, *arguments, "--epochs", "4") == 0
+    summary = json.loads((tmp_path / "test" / "summary.json").read_text())
+    assert summary["best"] > 50, "these very images were trained on"
+    assert "agreement" not in summary
+
+
+def test_noise_can_be_added_and_is_then_known(digits: Path, tmp_path: Path) -> None:
+    noise = ["--noise", "symmetric", "--rate", "0.4"]
+    assert josrc("train", digits, *FAST, *noise, "--quiet", "--out", tmp_path / "run") == 0
+    with np.load(tmp_path / "run" / "noise.npz") as labels:
+        assert 0.3 < (labels["given"] != labels["true"]).mean() < 0.5
+    assert metrics(tmp_path / "run")[-1]["fit_clean"] != ""
+
+
+def test_a_backbone_of_timm_with_weights_from_a_file(digits: Path, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    backbone = timm.create_model("test_resnet", num_classes=7)
+    torch.save(backbone.state_dict(), tmp_path / "w.pt")
+    arguments = ["--model", "test_resnet", "--weights", tmp_path / "w.pt"]
+    rows = [f"{path.relative_to(digits)},{path.parent.name}" for path in digits.glob("*/1*.png")]
+    (digits / "some.csv").write_text("path,label\n" + "\n".join(rows))
+    run = tmp_path / "run"
+    assert (
+        josrc("train", digits / "some.csv", *FAST, *arguments, "--epochs", "1", "--out", run) == 0
+    )
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["model"]["image_size"] == 160, "timm's data config"
+    assert config["optimizer"]["lr"] == 1e-4, "something is learned already"
+    arguments[1] = "resnet10t"
+    assert josrc("train", digits / "some.csv", *FAST, *arguments, "--out", tmp_path / "no") == 2
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_stopped_run_on_files_resumes_to_the_same_end(digits: Path, tmp_path: Path) -> None:
+    arguments = ["train", digits, *STREAMED, "--epochs", "3", "--device", "cpu", "--val", "0.1"]
+    arguments += ["--noise", "symmetric", "--rate", "0.3", "--batch-size", "64"]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert josrc(*arguments, "--quiet", "--out", whole) == 0
+    command = [sys.executable, "-m", "josrc", *map(str, arguments), "--out", str(stopped)]
+    with subprocess.Popen(
+        command,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if "epoch 1/3" in line:
+                break
+        running.send_signal(signal.SIGTERM)
+        assert "josrc resume" in running.stdout.read()
+        assert running.wait() == 128 + signal.SIGTERM
+    assert josrc("resume", stopped, "--quiet") == 0
+    assert metrics(stopped) == metrics(whole)
+
+
+MISTAKES = {
+    "no such path": (["train", "./nowhere"], "./nowhere does not exist"),
+    "no such file": (["train", "images.csv"], "images.csv does not exist"),
+    "one class": (["train", "one"], "one class, 'cat'"),
+    "no image": (["train", "junk", "--allow-skipped"], "holds no image"),
+    "recipe": (["train", "two", "--recipe", "plain"], "Recipes belong"),
+    "test class": (["train", "two", "--test", "other"], "class 'emu'"),
+    "forget rate": (["train", "two", "--method", "coteaching"], "method.forget_rate"),
+    "share": (["train", "two", "--val", "1"], "data.val=1"),
+    "model": (["train", "two", "--model", "resnet81"], "Unknown model 'resnet81'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_clear_message(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("one/cat/1.png", "two/cat/1.png", "two/dog/2.png", "other/emu/1.png"):
+        Path(path).parent.mkdir(parents=True)
+        Image.new("RGB", (9, 9)).save(path)
+    for path in ("junk/cat/1.png", "junk/dog/1.png"):
+        Path(path).parent.mkdir(parents=True)
+        Path(path).write_text("junk")
+    arguments, message = MISTAKES[name]
+    assert josrc(*arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert not Path("runs").exists(), "nothing is left behind"
+
+
+def test_a_noise_file_for_own_images(digits: Path, tmp_path: Path) -> None:
+    noise = ["--noise", "symmetric", "--rate", "0.4"]
+    assert josrc("noise", digits, *noise, "--out", tmp_path / "n.npz") == 0
+    arguments = ["--noise-file", tmp_path / "n.npz", "--quiet", "--epochs", "1"]
+    assert josrc("train", digits, *FAST, *arguments, "--out", tmp_path / "run") == 0
+    with np.load(tmp_path / "n.npz") as written, np.load(tmp_path / "run" / "noise.npz") as used:
+        for name in ("given", "true", "kind"):
+            assert np.array_equal(written[name], used[name])
+
+
+def test_labels_are_not_given_to_other_images(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert josrc("noise", digits, "--out", tmp_path / "n.npz") == 0
+    copy = tmp_path / "copy"
+    shutil.copytree(digits, copy)
+    (copy / "digit-0" / "000.png").rename(copy / "digit-0" / "zzz.png")
+    arguments = ["--noise-file", tmp_path / "n.npz", "--out", tmp_path / "run"]
+    assert josrc("train", copy, *FAST, *arguments) == 2
+    assert "The images have changed since" in capsys.readouterr().err
