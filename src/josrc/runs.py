@@ -107,10 +107,10 @@ class Run:
         )
 
     @property
-    def audit(self) -> dict[str, Any]:
-        """The content of ``audit/summary.json``."""
-        summary: dict[str, Any] = json.loads((self.path / "audit" / "summary.json").read_text())
-        return summary
+    def audit(self) -> dict[str, Any] | None:
+        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
+        file = RunFolder(self.path).audit / "summary.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
     @property
     def model(self) -> nn.Module:
