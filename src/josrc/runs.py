@@ -20,7 +20,7 @@ from josrc.data.arrays import NAME, source_of
 from josrc.data.files import ImageFiles
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
-from josrc.data.source import Source, check_name, is_own, load_source, with_noise
+from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
 from josrc.engine.device import choose_device
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
@@ -324,7 +324,7 @@ def _source_of(
 ) -> Source:
     """A run's data with the labels it began with, whatever became of where they came from."""
     labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
-    if config.recipe == OWN_IMAGES:
+    if config.recipe == OWN_IMAGES or config.data.name in IN_FILES:
         data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
         if config.data.name != NAME:
             source = load_source(data)
@@ -353,9 +353,15 @@ def complete(trainer: Trainer) -> Run:
     program = trainer.program
 
     def finish() -> None:
-        write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
+        held_out = _held_out(program) if _doubtful(trainer.source.val) else None
+        write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
 
     return Run(folder.path, trainer.config, trainer.run(finish))
+
+
+def _doubtful(held: Source | None) -> bool:
+    """Whether there are held-out samples whose labels need a verdict."""
+    return held is not None and held.true is None
 
 
 def _held_out(program: Program) -> NDArray[Any] | None:
@@ -387,7 +393,7 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         lean = config.model_copy(update={"data": opened})
         source = _source_of(folder, lean, Terminal(quiet=True))
         held_out = None
-        if source.val is not None:
+        if _doubtful(source.val):
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
         return write_audit(folder.audit, ledger, source, held_out)
 
