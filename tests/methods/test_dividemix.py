@@ -132,10 +132,11 @@ class Losses:
 
     def __init__(self, *heaps: tuple[float, int]) -> None:
         self.values = torch.cat([torch.full((count,), value) for value, count in heaps])
+        self.coming = torch.arange(len(self.values))
 
-    def losses(self, network: nn.Module) -> torch.Tensor:
+    def losses(self, network: nn.Module, index: torch.Tensor) -> torch.Tensor:
         noise = torch.linspace(-0.1, 0.1, len(self.values))
-        return self.values + noise
+        return (self.values + noise)[index]
 
 
 def test_samples_are_divided_by_their_losses_after_the_warm_up() -> None:
