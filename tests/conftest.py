@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum("browser" in report.keywords for report in skipped)
+    if count:
+        terminalreporter.write_line(
+            f"NOT RUN: {count} browser tests, as there is no Chromium. On Debian and Ubuntu: "
+            "apt install chromium",
+            red=True,
+            bold=True,
+        )
 
 
 @pytest.fixture
