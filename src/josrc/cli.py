@@ -178,6 +178,16 @@ def audit(run: RunArgument, data_root: DataRoot = None) -> None:
 
 
 @app.command()
+def report(run: RunArgument, data_root: DataRoot = None) -> None:
+    """Write the report of a run again: audit/report.html, one file that opens in any browser."""
+    from josrc.runs import report as write_report
+    from josrc.terminal import say
+
+    path = write_report(run, data_root=data_root)
+    say(_console(), f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command()
 def noise(
     data: Data,
     out: Annotated[Path, typer.Option(help="The npz file to write.")],
@@ -414,7 +424,8 @@ def _report(run: Run, console: Console) -> None:
     say(
         console,
         f"{result}, {summary['seconds_total']:.0f} s.\n"
-        f"{verdict_line(run.audit, run.path / 'audit')}\nRun folder: {run.path}",
+        f"{verdict_line(run.audit, run.path / 'audit')}\n"
+        f"Report: {run.path / 'audit' / 'report.html'}\nRun folder: {run.path}",
     )
 
 
