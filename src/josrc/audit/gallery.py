@@ -54,7 +54,8 @@ class Scores:
         """By how much the best of the three answers is ahead of the second."""
         answers = np.stack([self.p_clean, self.p_ood, 1 - self.p_clean - self.p_ood])
         answers.sort(axis=0)
-        return answers[2] - answers[1]
+        ahead: Vector = answers[2] - answers[1]
+        return ahead
 
     def galleries(self) -> dict[str, Index]:
         """Samples of each gallery, the most telling first."""

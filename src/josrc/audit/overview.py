@@ -102,17 +102,16 @@ def result(rows: Sequence[Row], epochs: int) -> dict[str, str]:
     agreement = [row["agreement"] for row in rows if row.get("agreement") is not None]
     if accuracy:
         last = accuracy[-10:]
-        note = f"on test images, mean of the last {len(last)} epochs" if len(last) > 1 else ""
+        note = f"Mean of the last {len(last)} epochs." if len(last) > 1 else "Of the last epoch."
         mean = float(np.mean(np.array(last, dtype=float)))
         return {"name": "Test accuracy", "value": f"{mean:.1f} %", "note": start + note}
     if agreement:
         return {
             "name": "Agreement",
             "value": f"{agreement[-1]:.1f} %",
-            "note": f"{start}with held-out labels, which are as doubtful as the others: "
-            "no accuracy",
+            "note": f"{start}with held-out labels, right or wrong ones. This is no accuracy.",
         }
-    note = f"{start}nobody can tell without test images (--test)"
+    note = f"{start}Nobody can tell without test images (--test)."
     return {"name": "Accuracy", "value": "unknown", "note": note}
 
 
@@ -203,10 +202,11 @@ def next_steps(
     if len(folder.read_metrics()) < config.epochs:
         steps.append({"text": "Let the run end.", "command": f"josrc resume {path}"})
     if counts["mislabelled"] + counts["out_of_distribution"] == 0:
-        steps.append({"text": "Nothing to mend stands out. Look at what is borderline.", "link": "#images"})
+        text = "Nothing to mend stands out."
+        steps.append({"link": "Look at what is borderline.", "text": text})
         return steps
-    look = "Look at the images, the most certain first. Believe your eyes."
-    steps.append({"text": look, "link": "#images"})
+    look = "They begin with the most certain. Believe your eyes."
+    steps.append({"link": "Look at the images.", "text": look})
     steps.append({"text": "Decide, with one key an image.", "command": f"josrc review {path}"})
     if config.recipe == OWN_IMAGES:
         steps.append(

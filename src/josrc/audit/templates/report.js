@@ -57,6 +57,7 @@
   let found = [];   // what passes the filters, in order
   let built = 0;    // how many of them have a card
   let current = 0;  // the one that the keys act on
+  let enlarged = 0; // and the one that was last seen enlarged
   let cards = [];
 
   // --- the gallery -------------------------------------------------------------------------
@@ -70,12 +71,12 @@
     return image;
   }
 
+  // From the given label to what the image seems to be.
   function change(sample) {
-    const line = make("span", "change", make("bdi", "", nameOf(sample.given)));
-    if (sample.suggested >= 0) {
-      line.append(make("span", "arrow", "→"), make("bdi", "to", nameOf(sample.suggested)));
-    }
-    return line;
+    const seems = sample.suggested >= 0 ? make("bdi", "", nameOf(sample.suggested))
+      : verdicts[sample.verdict] === "clean" ? "probably right" : "no class";
+    return make("span", "change", make("bdi", "from", nameOf(sample.given)), " ",
+      make("span", "to", make("span", "arrow", "→"), " ", seems));
   }
 
   function card(sample, place) {
@@ -175,8 +176,8 @@
 
   function answers(sample) {
     const parts = [["clean", "the label is right", sample.clean],
-      ["mislabelled", "it is another class", Math.max(0, 1 - sample.clean - sample.ood)],
-      ["out_of_distribution", "it is no class of these", sample.ood]];
+      ["mislabelled", "it belongs to another class", Math.max(0, 1 - sample.clean - sample.ood)],
+      ["out_of_distribution", "it belongs to no class", sample.ood]];
     const bar = draw("svg", { width: "100%", height: 10, "aria-hidden": "true" });
     const list = make("ul", "answers");
     let x = 0;
@@ -194,6 +195,7 @@
   }
 
   function fill() {
+    enlarged = current;
     const sample = found[current];
     const facts = make("dl", "facts");
     if (sample.path) facts.append(fact("Path", sample.path, "path"));
@@ -370,7 +372,8 @@
     for (const row of document.querySelectorAll(".beyond")) row.classList.remove("beyond");
     event.target.remove();
   });
-  byId("viewer").addEventListener("close", () => cards[current]?.focus());
+  // A browser gives the focus back to the card it came from; it belongs to the last one seen.
+  byId("viewer").addEventListener("close", () => go(enlarged));
   document.addEventListener("keydown", pressed);
   new IntersectionObserver((seen) => { if (seen[0].isIntersecting) more(); }, { rootMargin: "1200px" })
     .observe(byId("none").parentElement.appendChild(make("div", "end")));
