@@ -103,8 +103,9 @@ class Run:
         texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
         return pandas.read_csv(
             self.path / "audit" / "verdicts.csv",
-            dtype=dict.fromkeys(texts, str),
+            dtype=dict.fromkeys(texts, object),  # any name, be it UTF-8 or not
             keep_default_na=False,
+            encoding_errors="surrogateescape",
             index_col="id",
         )
 

@@ -163,13 +163,15 @@ def render(page: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html").render(
+    text = environment.get_template("report.html").render(
         page,
         policy=policy(style, script),
         style=Markup(style),
         script=Markup(script),
         data=Markup(script_json(data)),
     )
+    # Names that are no UTF-8 can't be shown as they are.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def script_json(data: Any) -> str:
