@@ -178,6 +178,16 @@ def audit(run: RunArgument, data_root: DataRoot = None) -> None:
 
 
 @app.command()
+def report(run: RunArgument, data_root: DataRoot = None) -> None:
+    """Write the report of a run again: audit/report.html, one file that opens in any browser."""
+    from josrc.runs import report as write_report
+    from josrc.terminal import say
+
+    path = write_report(run, data_root=data_root)
+    say(_console(), f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command()
 def noise(
     data: Data,
     out: Annotated[Path, typer.Option(help="The npz file to write.")],
@@ -402,7 +412,11 @@ def _report(run: Run, console: Console) -> None:
     from josrc.terminal import say
 
     summary, audit = run.summary, run.audit
-    verdicts = f"{verdict_line(audit, run.path / 'audit')}\n" if audit else ""
+    verdicts, report = "", run.path / "audit" / "report.html"
+    if audit:
+        verdicts = f"{verdict_line(audit, run.path / 'audit')}\n"
+    if report.is_file():
+        verdicts += f"Report: {report}\n"
     if summary["last10_mean"] is not None:
         result = (
             f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "

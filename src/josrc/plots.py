@@ -165,5 +165,7 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
         axes[row][0].set_ylabel(title)
     for column in range(samples):
         given = source.class_names[int(source.given[index[column]])]
-        axes[0][column].set_title(f"given: {given}", fontsize=8)
+        # A name may be no UTF-8, and a dollar in it begins no formula.
+        title = f"given: {given}".encode("utf-8", "replace").decode("utf-8")
+        axes[0][column].set_title(title, fontsize=8, parse_math=False)
     save_figure(figure, path)

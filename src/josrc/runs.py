@@ -15,6 +15,8 @@ from rich.progress import Progress
 from torch import nn
 
 from josrc.audit.folder import read_ledger, write_audit
+from josrc.audit.gallery import names_files
+from josrc.audit.report import write_report
 from josrc.config import RunConfig, Values, merge, nested, resolve
 from josrc.data.arrays import NAME, source_of
 from josrc.data.files import ImageFiles
@@ -101,8 +103,9 @@ class Run:
         texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
         return pandas.read_csv(
             self.path / "audit" / "verdicts.csv",
-            dtype=dict.fromkeys(texts, str),
+            dtype=dict.fromkeys(texts, object),  # any name, be it UTF-8 or not
             keep_default_na=False,
+            encoding_errors="surrogateescape",
             index_col="id",
         )
 
@@ -355,7 +358,9 @@ def complete(trainer: Trainer) -> Run:
     def finish() -> None:
         write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
 
-    return Run(folder.path, trainer.config, trainer.run(finish))
+    summary = trainer.run(finish)
+    write_report(folder, trainer.config, trainer.source)
+    return Run(folder.path, trainer.config, summary)
 
 
 def _held_out(program: Program) -> NDArray[Any] | None:
@@ -390,6 +395,49 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         if source.val is not None:
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
         return write_audit(folder.audit, ledger, source, held_out)
+
+
+def report(
+    path: str | Path,
+    *,
+    data: Sequence[Any] | None = None,
+    data_root: str | Path | None = None,
+) -> Path:
+    """Write the report of a run that has verdicts: one HTML file, which is returned.
+
+    Args:
+        path: the run folder.
+        data: the pair of images and labels that the run began with, if it was one.
+        data_root: where the data is now, if it has moved.
+    """
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    with folder.locked():
+        return write_report(folder, config, _pictured(folder, config, data, data_root))
+
+
+def _pictured(
+    folder: RunFolder,
+    config: RunConfig,
+    pair: Sequence[Any] | None,
+    data_root: str | Path | None,
+) -> Source | None:
+    """The images of a run; none if each lies in a file that its verdict names."""
+    verdicts = folder.audit / "verdicts.csv"
+    if not verdicts.is_file():
+        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+    if names_files(verdicts):
+        return None
+    if config.data.name == NAME and pair is None:
+        raise UserError(
+            f"{folder.path} was trained on images in memory. Its report was written when it ended; "
+            "to write it again from Python: josrc.runs.report(path, data=(X, y))."
+        )
+    opened: dict[str, Any] = {"resident": False}
+    if data_root is not None:
+        opened["root"] = Path(data_root)
+    lean = config.model_copy(update={"data": config.data.model_copy(update=opened)})
+    return _source_of(folder, lean, Terminal(quiet=True), pair)
 
 
 def listeners(
