@@ -96,6 +96,7 @@ def _listening(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((ADDRESS, port))
+        listening.listen()  # whoever opens the address at once waits, and is not turned away
     except OSError as error:
         listening.close()
         raise UserError(
