@@ -162,9 +162,8 @@ def test_names_are_never_markup(reviewed: Path, serving: Serving, visit: Visit) 
 def test_a_missing_image_has_a_placeholder_on_a_phone(
     reviewed: Path, serving: Serving, visit: Visit
 ) -> None:
-    address = serving(reviewed)[1]
     (reviewed.parent / "photos" / HOSTILE / "0.png").unlink()
-    page = visit(address, width=390, height=844, dark=True)
+    page = visit(serving(reviewed)[1], width=390, height=844, dark=True)
     page.locator("#sample-0 .none", has_text="no picture").wait_for()
     page.locator("#picture .none", has_text="the file does not exist").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

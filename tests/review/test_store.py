@@ -175,3 +175,16 @@ def test_verdicts_that_are_none(tmp_path: Path, text: str, message: str) -> None
     with pytest.raises(UserError, match=message):
         Store(tmp_path)
     assert not (tmp_path / "index.sqlite").exists()
+
+
+def test_a_file_name_that_is_no_utf8_is_shown_and_found(reviewed: Path) -> None:
+    verdicts = reviewed / "audit" / "verdicts.csv"
+    verdicts.write_bytes(verdicts.read_bytes().replace(b"cat/1.png", b"cat/\xff1.png"))
+    store = Store(reviewed / "audit")
+    (entry,) = store.page(Filter(search="\ufffd1.png"))
+    assert entry["path"].endswith("cat/\ufffd1.png")
+    assert store.location(entry["row"]) == str(reviewed.parent / "photos/cat/\udcff1.png")
+    assert store.in_files()
+    store.decide([entry["row"]], "keep")
+    store.close()
+    Store(reviewed / "audit").close()

@@ -6,6 +6,7 @@ The index can be made anew at any time. What people decided lies in another file
 from __future__ import annotations
 
 import csv
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ CREATE INDEX by_verdict ON sample (verdict, place);
 CREATE INDEX by_given ON sample (given, place);
 """
 
-Sample = tuple[int, str, str, str, str, str, float, float, float, str, int]
+# Paths that are no UTF-8 stay bytes: whoever opens them needs them as they are.
+Sample = tuple[int, str, str | bytes, str, str, str, float, float, float, str, int]
 
 
 def indexed(audit: Path) -> Path:
@@ -68,9 +70,12 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
             for statement in SCHEMA.split(";"):
                 database.execute(statement)
             census: Counter[tuple[str, str]] = Counter()
-            database.executemany(
-                f"INSERT INTO sample VALUES ({', '.join('?' * 11)})", _samples(verdicts, census)
-            )
+            try:
+                database.executemany(
+                    f"INSERT INTO sample VALUES ({', '.join('?' * 11)})", _samples(verdicts, census)
+                )
+            except UnicodeEncodeError:
+                raise UserError(f"{verdicts}: a class has a name that is no UTF-8.") from None
             counts = [(*kind, count) for kind, count in census.items()]
             database.executemany("INSERT INTO census VALUES (?, ?, ?)", counts)
             database.execute("INSERT INTO origin VALUES (?, ?, ?)", origin)
@@ -82,18 +87,20 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
 def _samples(verdicts: Path, census: Counter[tuple[str, str]]) -> Iterator[Sample]:
     for row, cells in enumerate(read_verdicts(verdicts)):
         sample_id, path, given, verdict, suggested, p_clean, p_ood, confidence, reason = cells
+        sample_id, raw = shown(os.fsencode(sample_id)), os.fsencode(path)
+        location = path if shown(raw) == path else raw
         census[verdict, given] += 1
         sure = float(confidence)
         place = queue_place(row, verdict, sure)
         yield (
-            row, sample_id, path, given, verdict, suggested, float(p_clean), float(p_ood), sure,
-            reason, place,
+            row, sample_id, location, given, verdict, suggested, float(p_clean), float(p_ood),
+            sure, reason, place,
         )  # fmt: skip
 
 
 def read_verdicts(path: Path) -> Iterator[list[str]]:
     """The lines of ``verdicts.csv``, one after the other."""
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
         lines = csv.reader(file)
         if next(lines, None) != list(COLUMNS):
             raise UserError(f"{path} has other columns than josrc writes: {', '.join(COLUMNS)}.")
@@ -101,6 +108,11 @@ def read_verdicts(path: Path) -> Iterator[list[str]]:
             if len(cells) != len(COLUMNS) or cells[3] not in TITLES.values():
                 raise UserError(f"{path}, line {lines.line_num}: this is no verdict.")
             yield cells
+
+
+def shown(name: bytes | str) -> str:
+    """A name as text that can be shown."""
+    return name if isinstance(name, str) else name.decode("utf-8", "replace")
 
 
 def queue_place(row: int, verdict: str, confidence: float) -> int:

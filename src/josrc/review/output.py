@@ -177,10 +177,12 @@ def _relative(location: str, root: Path) -> str:
 
 
 def _bearable(cells: Iterable[str]) -> None:
-    """Raise an error for names that a manifest can't hold unchanged: whoever reads it strips."""
+    """Raise an error for names that a manifest can't hold unchanged."""
     for cell in cells:
-        if cell != cell.strip():
+        why = "it begins or ends with a space" if cell != cell.strip() else ""
+        if any("\ud800" <= letter <= "\udfff" for letter in cell):
+            why = "it is no UTF-8"
+        if why:
             raise UserError(
-                f"A manifest can't hold {cell!r}: it begins or ends with a space. Write a folder: "
-                "--copy or --link."
+                f"A manifest can't hold {cell!r}: {why}. Write a folder: --copy or --link."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
@@ -20,28 +21,22 @@ FOLDER_SIZE = 1000
 class Pictures:
     """Pictures by row, in the order of ``verdicts.csv``: training samples, then held-out ones."""
 
-    def __init__(self, source: Source, cache: Path) -> None:
-        self.source, self.cache = source, cache
+    def __init__(self, count: int, find: Callable[[int], Image.Image], cache: Path) -> None:
+        self.count, self.find, self.cache = count, find, cache
         self.locks = [threading.Lock() for _ in range(64)]
 
     def __len__(self) -> int:
-        held = self.source.val
-        return len(self.source) + (0 if held is None else len(held))
-
-    def picture(self, row: int) -> Image.Image:
-        """The sample of a row."""
-        source, index = part_of(self.source, row)
-        return source.picture(index)
+        return self.count
 
     def thumbnail(self, row: int) -> bytes:
         """A small picture as WebP, from the cache where it is there."""
         path = self.cache / f"{row // FOLDER_SIZE}" / f"{row}.webp"
         with self.locks[row % len(self.locks)]:
-            if path.is_file():
-                return path.read_bytes()
-            content = _encode(self.picture(row), THUMBNAIL)
+            if path.is_file() and (content := path.read_bytes()):  # a power cut may empty a file
+                return content
+            content = _encode(self.find(row), THUMBNAIL)
             try:
-                with replacing(path) as partial:
+                with replacing(path, lasting=False) as partial:
                     partial.write_bytes(content)
             except OSError:
                 pass  # a full disk or a folder that is read-only: the next time costs as much again
@@ -49,7 +44,7 @@ class Pictures:
 
     def large(self, row: int) -> bytes:
         """A picture to look at closely, as WebP."""
-        return _encode(self.picture(row), LARGE)
+        return _encode(self.find(row), LARGE)
 
 
 def part_of(source: Source, row: int) -> tuple[Source, int]:

@@ -15,6 +15,9 @@ from josrc.errors import UserError
 from josrc.terminal import say
 
 if TYPE_CHECKING:
+    from PIL import Image
+
+    from josrc.engine.runfolder import RunFolder
     from josrc.review.pictures import Pictures
     from josrc.review.store import Store
 
@@ -43,21 +46,21 @@ def serve(
             raise UserError(f"josrc review needs {library}: install josrc[review].")
     import uvicorn
 
+    from josrc.engine.runfolder import RunFolder
     from josrc.review.app import Review, create_app
-    from josrc.review.pictures import Pictures
     from josrc.review.store import Store
-    from josrc.runs import open_run
 
-    folder, source = open_run(path, data_root=data_root)
+    folder = RunFolder(path)
+    folder.read_config()  # says if this is no run
     if not (folder.audit / "index.sqlite").is_file():
         say(console, f"Reading {folder.audit / 'verdicts.csv'} ...")
-    store, pictures = Store(folder.audit), Pictures(source, folder.audit / "thumbnails")
+    store = Store(folder.audit)
     try:
-        _check(store, pictures, folder.audit)
+        pictures, classes = _pictures(folder, store, data_root)
         token = secrets.token_urlsafe(32)
         with _listening(port) as listening:
             port = listening.getsockname()[1]
-            review = Review(folder.path.absolute().name, source.closed_names, store, pictures)
+            review = Review(folder.path.absolute().name, classes, store, pictures)
             app = create_app(review, token, f"josrc-review-{port}")
             address = f"http://{ADDRESS}:{port}/?token={token}"
             say(console, f"Review of {path}: {address}\nEnd it with Ctrl-C.")
@@ -81,14 +84,33 @@ def serve(
     )
 
 
-def _check(store: Store, pictures: Pictures, audit: Path) -> None:
-    """A row of the verdicts must be the same sample as that row of the data."""
+def _pictures(
+    folder: RunFolder, store: Store, data_root: Path | None
+) -> tuple[Pictures, list[str]]:
+    """The pictures of a run, and the classes its samples may have."""
+    from josrc.data.decode import read_picture
+    from josrc.review.pictures import Pictures, part_of
+    from josrc.runs import open_run
+
+    cache = folder.audit / "thumbnails"
     rows = sum(counts["samples"] for counts in store.progress().values())
-    if rows != len(pictures):
+    if store.in_files():
+        # No need to look for a million files again. One that is gone has no picture, that is all.
+        names = [name for name, _ in store.classes()]
+        return Pictures(rows, lambda row: read_picture(store.location(row)), cache), names
+    _, source = open_run(folder.path, data_root=data_root)
+    held = 0 if source.val is None else len(source.val)
+    if rows != len(source) + held:
         raise UserError(
-            f"{audit / 'verdicts.csv'} has {rows:,} samples, but the data has {len(pictures):,}. "
-            f"Write it anew: josrc audit {audit.parent}"
+            f"{folder.audit / 'verdicts.csv'} has {rows:,} samples, but the data has "
+            f"{len(source) + held:,}. Write it anew: josrc audit {folder.path}"
         )
+
+    def find(row: int) -> Image.Image:
+        part, index = part_of(source, row)
+        return part.picture(index)
+
+    return Pictures(rows, find, cache), source.closed_names
 
 
 def _listening(port: int) -> socket.socket:

@@ -139,7 +139,10 @@ function picture(address, frame, lazy) {
   const image = make("img");
   image.alt = "";
   image.draggable = false;
-  if (lazy) image.loading = "lazy";
+  if (lazy) {
+    image.loading = "lazy";
+    image.fetchPriority = "low"; // a decision overtakes pictures that are still to come
+  }
   image.addEventListener("load", () => {
     if (Math.max(image.naturalWidth, image.naturalHeight) <= 64) image.className = "pixelated";
   });
