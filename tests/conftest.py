@@ -11,6 +11,10 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,3 +134,68 @@ def audited_run(tmp_path: Path) -> Callable[[], Path]:
         return folder.path
 
     return make
+
+
+HOSTILE = "<img src=x onerror=document.title='hacked'>"
+CLASSES = (HOSTILE, "cat", "dog")
+COLOURS = {HOSTILE: (200, 40, 40), "cat": (40, 200, 40), "dog": (40, 40, 200)}
+
+
+@pytest.fixture
+def reviewed(tmp_path: Path) -> Path:
+    """A run that never was: 24 images of three classes, and verdicts made up by hand.
+
+    Rows 0 to 7 have the hostile label, 8 to 15 ``cat``, 16 to 23 ``dog``. Of each eight the first
+    four are mislabelled as the next class, with falling confidence, then one is out of
+    distribution, and three are clean. The first image of ``cat`` has quotes in its name.
+    """
+    from josrc.audit.files import COLUMNS
+    from josrc.engine.runfolder import RunFolder
+    from josrc.runs import plan, prepared
+    from josrc.terminal import Terminal
+
+    photos = tmp_path / "photos"
+    for name in CLASSES:
+        (photos / name).mkdir(parents=True)
+        for number in range(8):
+            title = "0 'q\" <b>.png" if name == "cat" and number == 0 else f"{number}.png"
+            Image.new("RGB", (40, 30), COLOURS[name]).save(photos / name / title)
+    config, source = plan(str(photos), model="cnn7", workers=0, method="standard")
+    assert source is not None
+    source = prepared(source, config, Terminal(quiet=True))
+    folder = RunFolder(tmp_path / "run")
+    folder.create(config, source, torch.device("cpu"))
+    folder.audit.mkdir()
+    with (folder.audit / "verdicts.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for row in range(24):
+            name, number = CLASSES[row // 8], row % 8
+            verdict = "mislabelled" if number < 4 else "clean"
+            verdict = "out_of_distribution" if number == 4 else verdict
+            other = CLASSES[(row // 8 + 1) % 3] if number < 4 else ""
+            sure = f"{0.99 - 0.1 * number - 0.01 * (row // 8):.4f}"
+            line = [name, verdict, other, "0.1", "0.2", sure, f"Because of {name}."]
+            writer.writerow([source.ids[row], source.paths[row], *line])
+    return folder.path
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[Path], tuple[Any, str]]]:
+    """Starts real servers, ``josrc review RUN``: gives the process and the address it prints."""
+    started: list[subprocess.Popen[str]] = []
+
+    def serve(run: Path) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "josrc", "review", str(run)]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(server)
+        assert server.stdout is not None
+        for line in server.stdout:
+            if "http://" in line:
+                return server, line[line.index("http://") :].strip()
+        raise AssertionError("the server printed no address")
+
+    yield serve
+    for server in started:
+        server.send_signal(signal.SIGKILL)
+        server.communicate()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -185,6 +185,50 @@ def report(run: RunArgument, data_root: DataRoot = None) -> None:
 
     path = write_report(run, data_root=data_root)
     say(_console(), f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command()
+def review(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Look at the verdicts on a run in a browser, and decide: a page on this machine alone."""
+    from josrc.review.server import serve
+
+    serve(run, port=port, data_root=data_root, browser=browser, console=_console())
+
+
+@app.command("apply")
+def apply_command(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="A CSV; with --copy or --link a folder.")],
+    auto: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Also follow verdicts that are at least this sure."),
+    ] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Write a folder of copied images.")] = False,
+    link: Annotated[
+        Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace what apply wrote before.")] = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Write the corrected data set: from decisions, and with --auto from verdicts."""
+    from josrc.review.apply import apply_run
+
+    if copy and link:
+        raise UserError("Copies or links: give --copy or --link, not both.")
+    apply_run(
+        run,
+        out,
+        auto=auto,
+        way="copy" if copy else link,
+        overwrite=overwrite,
+        data_root=data_root,
+        console=_console(),
+    )
 
 
 @app.command()

@@ -269,13 +269,10 @@ def resume(
     """
     console = Terminal(quiet=quiet)
     folder = RunFolder(Path(path))
-    config = folder.read_config()
+    config = _moved(folder.read_config(), data_root)
     if folder.summary.is_file():
         say(console, f"{path} has finished: nothing to resume.")
         return Run.load(path)
-    if data_root is not None:
-        moved = config.data.model_copy(update={"root": Path(data_root)})
-        config = config.model_copy(update={"data": moved})
     if device is not None:
         config = config.model_copy(update={"device": device})
     with folder.locked():
@@ -379,18 +376,13 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         The content of ``audit/summary.json``.
     """
     folder = RunFolder(Path(path))
-    config = folder.read_config()
+    config = _moved(folder.read_config(), data_root)
     if not folder.checkpoint.is_file():
         raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
-    if data_root is not None:
-        data = config.data.model_copy(update={"root": Path(data_root)})
-        config = config.model_copy(update={"data": data})
     with folder.locked():
         ledger = read_ledger(folder.checkpoint)
         # Verdicts need no pixels, but those on held-out images do.
-        opened = config.data.model_copy(update={"resident": False})
-        lean = config.model_copy(update={"data": opened})
-        source = _source_of(folder, lean, Terminal(quiet=True))
+        source = _lean_source(folder, config)
         held_out = None
         if source.val is not None:
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
@@ -433,10 +425,33 @@ def _pictured(
             f"{folder.path} was trained on images in memory. Its report was written when it ended; "
             "to write it again from Python: josrc.runs.report(path, data=(X, y))."
         )
-    opened: dict[str, Any] = {"resident": False}
-    if data_root is not None:
-        opened["root"] = Path(data_root)
-    lean = config.model_copy(update={"data": config.data.model_copy(update=opened)})
+    return _lean_source(folder, _moved(config, data_root), pair)
+
+
+def open_run(path: str | Path, *, data_root: str | Path | None = None) -> tuple[RunFolder, Source]:
+    """The folder of a run and the data that its verdicts speak of; images stay in their files."""
+    folder = RunFolder(Path(path))
+    config = _moved(folder.read_config(), data_root)
+    if config.data.name == NAME:
+        raise UserError(
+            f"{path} was trained on images in memory, and they are gone. What josrc found out: "
+            "josrc.Run.load(path).verdicts()."
+        )
+    return folder, _lean_source(folder, config)
+
+
+def _moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
+    """The configuration with the place where the data is now."""
+    if data_root is None:
+        return config
+    data = config.data.model_copy(update={"root": Path(data_root)})
+    return config.model_copy(update={"data": data})
+
+
+def _lean_source(folder: RunFolder, config: RunConfig, pair: Sequence[Any] | None = None) -> Source:
+    """A run's data, without decoding images that lie in files."""
+    opened = config.data.model_copy(update={"resident": False})
+    lean = config.model_copy(update={"data": opened})
     return _source_of(folder, lean, Terminal(quiet=True), pair)
 
 
