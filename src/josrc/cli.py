@@ -100,6 +100,9 @@ def train(
     workers: Annotated[
         int | None, typer.Option(help="Processes that decode images; one a core.")
     ] = None,
+    log: Annotated[
+        list[str] | None, typer.Option(help="Also log each epoch's numbers to: tensorboard.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
     data_root: DataRoot = None,
@@ -145,6 +148,7 @@ def train(
         allow_outside=allow_outside,
         allow_skipped=allow_skipped,
         workers=workers,
+        log=_names(log) or None,
     )
     console = _console(quiet)
     run = start(settings, out, overwrite=overwrite, console=console, source=source)

@@ -27,6 +27,7 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
+from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, progress_bar, say
@@ -62,6 +63,7 @@ OPTIONS = {
     "allow_outside": "data.allow_outside",
     "allow_skipped": "data.allow_skipped",
     "workers": "data.workers",
+    "log": "log",
 }
 
 
@@ -230,7 +232,9 @@ def start(
     if in_files(source):
         source = prepared(source, config, console)
     config = settled(config, source)
-    trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
+    hearing = listeners(folder, console, config.method.name)
+    hearing += create_loggers(config, folder.path)
+    trainer = Trainer(config, source, folder, hearing)
     with folder.locked():
         folder.clear()
         folder.create(config, source, trainer.device)
@@ -278,6 +282,7 @@ def resume(
     with folder.locked():
         source = _source_of(folder, config, console, data, test)
         hearing = listeners(folder, console, config.method.name)
+        hearing += create_loggers(config, folder.path)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
