@@ -5,23 +5,22 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("MPLBACKEND", "Agg")
-
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_digits
 
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
@@ -199,3 +198,27 @@ def serving() -> Iterator[Callable[[Path], tuple[Any, str]]]:
     for server in started:
         server.send_signal(signal.SIGKILL)
         server.communicate()
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 digits as coloured PNG files of 20 x 24 pixels, in folders ``zero`` to ``three``."""
+    root = tmp_path_factory.mktemp("pictures")
+    data = load_digits(n_class=4)
+    for number in range(120):
+        grey = np.kron(data.images[number] * 15.9, np.ones((3, 3)))[:, :20]
+        colour = np.stack([grey, 255 - grey, grey / 2], axis=2).astype(np.uint8)
+        path = root / ("zero", "one", "two", "three")[data.target[number]] / f"{number:03}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(colour).save(path)
+    return root
+
+
+@pytest.fixture(scope="session")
+def finished(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on the pictures. Nobody may change it."""
+    import josrc
+
+    run = tmp_path_factory.mktemp("finished") / "run"
+    options = {"method": "standard", "epochs": 3, "batch_size": 16, "device": "cpu", "val": 0.2}
+    return josrc.train(str(pictures), out=run, **options).path

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from josrc import __version__
+from josrc.cli_model import app as model_commands
+from josrc.cli_options import DataRoot, Device, RunArgument
 from josrc.errors import InterruptedRunError, UserError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
 app.add_typer(bench, name="bench")
+app.add_typer(model_commands)
 
 Data = Annotated[
     str,
@@ -44,11 +47,6 @@ Noise = Annotated[
 ]
 Rate = Annotated[float | None, typer.Option(help="Share of wrong labels, 0 to 1.")]
 NoiseSeed = Annotated[int | None, typer.Option(help="Seed of the noise draw; 0, as published.")]
-DataRoot = Annotated[
-    Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
-]
-Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -102,6 +100,9 @@ def train(
     workers: Annotated[
         int | None, typer.Option(help="Processes that decode images; one a core.")
     ] = None,
+    log: Annotated[
+        list[str] | None, typer.Option(help="Also log each epoch's numbers to: tensorboard.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
     data_root: DataRoot = None,
@@ -147,6 +148,7 @@ def train(
         allow_outside=allow_outside,
         allow_skipped=allow_skipped,
         workers=workers,
+        log=_names(log) or None,
     )
     console = _console(quiet)
     run = start(settings, out, overwrite=overwrite, console=console, source=source)

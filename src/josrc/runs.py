@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
-from rich.progress import Progress
 from torch import nn
 
 from josrc.audit.folder import read_ledger, write_audit
@@ -30,9 +29,10 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
+from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.sizing import OWN_IMAGES, describe, sized_values
-from josrc.terminal import Terminal, say
+from josrc.terminal import Terminal, progress_bar, say
 
 if TYPE_CHECKING:
     import pandas
@@ -65,6 +65,7 @@ OPTIONS = {
     "allow_outside": "data.allow_outside",
     "allow_skipped": "data.allow_skipped",
     "workers": "data.workers",
+    "log": "log",
 }
 
 
@@ -120,11 +121,12 @@ class Run:
         """The network with its best weights, in evaluation mode; of two networks the first."""
         return self.predictor().networks[0]
 
-    def predictor(self) -> Predictor:
-        """The networks with their best weights and what they expect of images."""
+    def predictor(self, last: bool = False) -> Predictor:
+        """The networks with their best weights, or their last, and what they expect of images."""
         from josrc.prediction import Predictor
 
-        return Predictor(self.config, RunFolder(self.path).best)
+        folder = RunFolder(self.path)
+        return Predictor(self.config, folder.last if last else folder.best)
 
     def predict(self, images: Any) -> list[str]:
         """The most likely class of each image.
@@ -233,7 +235,9 @@ def start(
     if in_files(source):
         source = prepared(source, config, console)
     config = settled(config, source)
-    trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
+    hearing = listeners(folder, console, config.method.name)
+    hearing += create_loggers(config, folder.path)
+    trainer = Trainer(config, source, folder, hearing)
     with folder.locked():
         folder.clear()
         folder.create(config, source, trainer.device)
@@ -278,6 +282,7 @@ def resume(
     with folder.locked():
         source = _source_of(folder, config, console, data, test)
         hearing = listeners(folder, console, config.method.name)
+        hearing += create_loggers(config, folder.path)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
@@ -305,13 +310,7 @@ def prepared(
         # A wrong model or weights that don't fit are told before a million files are read.
         create_method(settled(config, source), source)
     say(console, f"Reading {len(source):,} images ...")
-    hidden = console.quiet or not console.is_terminal
-    with Progress(console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("Reading images", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
+    with progress_bar(console, "Reading images") as progress:
         return prepare_source(source, config, free_memory=free, known=known, progress=progress)
 
 
