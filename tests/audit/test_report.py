@@ -253,9 +253,12 @@ def test_a_damaged_line_is_named(audited_run: Callable[[], Path], line: str, wor
 def test_images_in_memory_are_asked_for(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     pair = (pixels, np.arange(40) % 2)
-    short = {"epochs": 1, "device": "cpu", "method": "standard", "batch_size": 20}
+    short = {"val": 0.2, "epochs": 1, "device": "cpu", "method": "standard", "batch_size": 20}
     run = josrc.train(pair, out=tmp_path / "run", **short)
     first = (run.path / "audit" / "report.html").read_text()
+    for sample in Page(run.path / "audit" / "report.html").data["samples"]:
+        shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(sample["image"]))))
+        assert np.array_equal(shown[..., 0], pixels[int(sample["id"])])  # held-out ones too
     with pytest.raises(UserError, match="images in memory"):
         report(run.path)
     assert report(run.path, data=pair).read_text() == first
