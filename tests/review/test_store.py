@@ -164,6 +164,16 @@ def test_decisions_on_other_samples_are_refused(reviewed: Path) -> None:
         Store(audit)
 
 
+def test_damaged_decisions_are_told_and_left_alone(reviewed: Path) -> None:
+    damaged = reviewed / "audit" / "decisions.sqlite"
+    damaged.write_bytes(b"junk" * 1000)
+    with pytest.raises(
+        UserError, match=r"decisions.sqlite can't be opened: file is not a database"
+    ):
+        Store(reviewed / "audit")
+    assert damaged.read_bytes() == b"junk" * 1000
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("a,b\n1,2\n", "other columns"), (",".join(COLUMNS) + "\n1,,a,wrong\n", "line 2")],

@@ -96,8 +96,11 @@ class Store:
         self.path = audit / "decisions.sqlite"
         index = indexed(audit)
         self._reading, self._writing = threading.Lock(), threading.Lock()
-        self._writer = _connect(self.path, index)
-        self._reader = _connect(self.path, index)
+        try:
+            self._writer = _connect(self.path, index)
+            self._reader = _connect(self.path, index)
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"{self.path} can't be opened: {error}.") from None
         self._check()
 
     def _check(self) -> None:
@@ -262,10 +265,14 @@ def _connect(path: Path, index: Path) -> sqlite3.Connection:
         path.absolute().as_uri(), uri=True, timeout=30, isolation_level=None,
         check_same_thread=False,
     )  # fmt: skip
-    # FULL: a commit returns when the disk has it, and not when the system has heard of it.
-    database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
-    database.execute("ATTACH ? AS verdicts", [f"{index.absolute().as_uri()}?mode=ro"])
-    database.execute(f"PRAGMA verdicts.mmap_size={MAPPED}")
+    try:
+        # FULL: a commit returns when the disk has it, and not when the system has heard of it.
+        database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
+        database.execute("ATTACH ? AS verdicts", [f"{index.absolute().as_uri()}?mode=ro"])
+        database.execute(f"PRAGMA verdicts.mmap_size={MAPPED}")
+    except sqlite3.DatabaseError:
+        database.close()
+        raise
     return database
 
 
