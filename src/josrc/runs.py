@@ -385,7 +385,9 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         held_out = None
         if source.val is not None:
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
-        return write_audit(folder.audit, ledger, source, held_out)
+        summary = write_audit(folder.audit, ledger, source, held_out)
+        write_report(folder, config, source)
+        return summary
 
 
 def report(
