@@ -20,7 +20,7 @@ from josrc.config import (
     recipe_names,
     recipe_text,
 )
-from josrc.data.source import LOADERS
+from josrc.data.source import NAMES
 from josrc.errors import UserError
 from josrc.methods import method_names
 from josrc.methods.josrc import JoSRCSettings
@@ -250,7 +250,7 @@ def test_the_part_of_a_recipe_for_one_method_leaves_others_alone() -> None:
 
 
 @pytest.mark.parametrize("method", method_names())
-@pytest.mark.parametrize("data", LOADERS)
+@pytest.mark.parametrize("data", NAMES)
 def test_every_data_set_has_a_configuration_for_every_method(data: str, method: str) -> None:
     run = config(data=data, method=method)
     assert (run.data.name, run.method.name) == (data, method)
@@ -280,13 +280,13 @@ def test_a_recipe_begins_with_the_command_that_runs_it(recipe: str) -> None:
         recipe_text(recipe).splitlines()[0], comments=False
     )
     assert [comment, program, command] == ["#", "josrc", "train"]
-    assert data in LOADERS
+    assert data in NAMES
     names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
     chosen = dict(zip(names, options[1::2], strict=True))
     suffix = chosen.pop("recipe", None)
     assert recipe == (f"{data}.{suffix}" if suffix else data)
     run = configure(data, recipe=suffix, **chosen)
-    assert run.data.noise == chosen["noise"]
+    assert run.data.noise == chosen.get("noise", "none")
 
 
 @pytest.mark.parametrize(

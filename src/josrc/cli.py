@@ -34,8 +34,8 @@ app.add_typer(model_commands)
 Data = Annotated[
     str,
     typer.Argument(
-        help="digits-o, cifar100n-c, cifar80n-o, or a path: a folder of class folders, a manifest "
-        "(csv, tsv, jsonl, parquet). hf:NAME is a Hugging Face data set."
+        help="digits-o, cifar100n-c, cifar80n-o, clothing1m, food101n, or a path: a folder of "
+        "class folders, a manifest (csv, tsv, jsonl, parquet). hf:NAME is a Hugging Face data set."
     ),
 ]
 Overrides = Annotated[
@@ -301,7 +301,7 @@ def demo(
 
 @bench.command("run")
 def bench_run(
-    suite: Annotated[str, typer.Argument(help="table1, table2, ablation, selection or digits.")],
+    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
@@ -463,7 +463,13 @@ def _report(run: Run, console: Console) -> None:
         verdicts = f"{verdict_line(audit, run.path / 'audit')}\n"
     if report.is_file():
         verdicts += f"Report: {report}\n"
-    if summary["last10_mean"] is not None:
+    if summary.get("val_chosen") is not None:
+        result = (
+            f"Test accuracy {summary['val_chosen']:.2f} % in epoch {summary['best_epoch']}, which "
+            f"the validation images chose; {summary['final']:.2f} % in the last; "
+            f"{summary['test_best']:.2f} % if the test images choose"
+        )
+    elif summary["last10_mean"] is not None:
         result = (
             f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
             f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "

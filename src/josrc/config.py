@@ -68,6 +68,13 @@ class DataConfig(Section):
     allow_skipped: bool = Field(False, description="train even if over 5 % of files are no images")
     workers: int | None = Field(None, ge=0, description="decoding processes; null: one a core")
     resident: bool | None = Field(None, description="keep all images in memory; null: if they fit")
+    # For Clothing1M; null means noisy. The released Jo-SRC code trains on clean-train images too.
+    protocol: Literal["noisy", "published"] | None = Field(
+        None, description="noisy: the noisy images alone; published: and the clean-train images"
+    )
+    epoch_samples: int | None = Field(
+        None, ge=2, description="an epoch is so many samples, as many of each class; null: all"
+    )
 
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:
@@ -120,6 +127,9 @@ class OptimizerConfig(Section):
     decay_start: int = phase(80)
     # Co-teaching's code, and Jo-SRC's after it, lowers Adam's beta1 when the decay begins.
     momentum_after: float | None = Field(None, ge=0, lt=1)
+    rates: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
+        None, min_length=1, description="rates of equal parts of the run, in place of lr and decay"
+    )
 
     @model_validator(mode="after")
     def _nesterov_needs_momentum(self) -> Self:
@@ -129,6 +139,8 @@ class OptimizerConfig(Section):
 
     def at(self, epoch: int, epochs: int) -> tuple[float, float]:
         """Learning rate and momentum of a zero-based epoch."""
+        if self.rates is not None:
+            return self.rates[epoch * len(self.rates) // epochs], self.momentum
         begun = epoch >= self.decay_start and self.decay != "none"
         momentum = (
             self.momentum_after if begun and self.momentum_after is not None else self.momentum

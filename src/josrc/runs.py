@@ -21,7 +21,7 @@ from josrc.data.arrays import NAME, source_of
 from josrc.data.files import ImageFiles
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
-from josrc.data.source import Source, check_name, is_own, load_source, with_noise
+from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
 from josrc.engine.device import choose_device
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
@@ -323,7 +323,7 @@ def _source_of(
 ) -> Source:
     """A run's data with the labels it began with, whatever became of where they came from."""
     labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
-    if config.recipe == OWN_IMAGES:
+    if config.recipe == OWN_IMAGES or config.data.name in IN_FILES:
         data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
         if config.data.name != NAME:
             source = load_source(data)
@@ -352,11 +352,17 @@ def complete(trainer: Trainer) -> Run:
     program = trainer.program
 
     def finish() -> None:
-        write_audit(folder.audit, program.ledger.arrays(), trainer.source, _held_out(program))
+        held_out = _held_out(program) if _doubtful(trainer.source.val) else None
+        write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
 
     summary = trainer.run(finish)
     write_report(folder, trainer.config, trainer.source)
     return Run(folder.path, trainer.config, summary)
+
+
+def _doubtful(held: Source | None) -> bool:
+    """Whether there are held-out samples whose labels need a verdict."""
+    return held is not None and held.true is None
 
 
 def _held_out(program: Program) -> NDArray[Any] | None:
@@ -383,7 +389,7 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         # Verdicts need no pixels, but those on held-out images do.
         source = _lean_source(folder, config)
         held_out = None
-        if source.val is not None:
+        if _doubtful(source.val):
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
         summary = write_audit(folder.audit, ledger, source, held_out)
         write_report(folder, config, source)

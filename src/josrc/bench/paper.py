@@ -20,6 +20,8 @@ class Cell:
     @property
     def title(self) -> str:
         """``Sym-20``."""
+        if self.noise == "none":
+            return "own noise"
         return f"{'Sym' if self.noise == 'symmetric' else 'Asym'}-{self.rate * 100:.0f}"
 
 
@@ -54,12 +56,18 @@ class BackboneRow:
     accuracy: float
     variant: str = ""
 
+    @property
+    def recipe(self) -> str:
+        """The recipe that runs it: ``resnet18``."""
+        return self.backbone.lower().replace("-", "")
+
 
 @dataclass(frozen=True)
 class BackboneTable:
     """Tables 3 and 4: test accuracy on a real data set."""
 
     number: int
+    data: str
     title: str
     rows: tuple[BackboneRow, ...]
 
@@ -94,6 +102,7 @@ TITLES = {
 SYM20, SYM50, SYM80 = (Cell("symmetric", rate) for rate in (0.2, 0.5, 0.8))
 ASYM40 = Cell("asymmetric", 0.4)
 CELLS = (SYM20, SYM50, SYM80, ASYM40)
+OWN_NOISE = Cell("none", 0)  # of real data: none is added
 
 
 def _row(*pairs: tuple[float, float]) -> tuple[Score, ...]:
@@ -132,6 +141,7 @@ TABLES = {
 BACKBONE_TABLES = {
     "table3": BackboneTable(
         3,
+        "clothing1m",
         "Clothing1M",
         (
             BackboneRow("standard", "ResNet-18", 67.22),
@@ -153,6 +163,7 @@ BACKBONE_TABLES = {
     ),
     "table4": BackboneTable(
         4,
+        "food101n",
         "Food101N",
         (
             BackboneRow("standard", "ResNet-50", 84.51),

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from josrc.bench.paper import ASYM40, CELLS, SYM20, TABLES, TITLES, Cell
+from josrc.bench.paper import (
+    ASYM40,
+    BACKBONE_TABLES,
+    CELLS,
+    OWN_NOISE,
+    SYM20,
+    TABLES,
+    TITLES,
+    BackboneTable,
+    Cell,
+)
 from josrc.bench.results import ResultKey
 from josrc.errors import UserError
 from josrc.methods import get_method, method_names
@@ -22,11 +32,13 @@ class Entry:
         method: its key.
         home: the suite whose folder holds its results; one run has one file.
         variant: of the method, where the row has one of its own.
+        recipe: its own, whatever the suite is asked for.
     """
 
     method: str
     home: str
     variant: str | None = None
+    recipe: str | None = None
 
     @property
     def title(self) -> str:
@@ -35,6 +47,7 @@ class Entry:
 
     def folder(self, recipe: str) -> str:
         """The RECIPE in a result's path: ``augmented``, ``augmented-ci``."""
+        recipe = self.recipe or recipe
         return f"{recipe}-{self.variant}" if self.variant else recipe
 
 
@@ -48,10 +61,20 @@ class Suite:
     recipes: tuple[str, ...] = ("augmented",)
 
 
+# Tables 3 and 4 have a row more: Jo-SRC as its released configuration has it.
+RELEASED = "released"
+
+
+def _backbone_suite(name: str, table: BackboneTable) -> Suite:
+    rows = [Entry(row.method, name, row.variant or None, row.recipe) for row in table.rows]
+    return Suite(table.data, (OWN_NOISE,), (*rows, Entry("josrc", name, recipe=RELEASED)))
+
+
 SUITES = {
     name: Suite(table.data, CELLS, tuple(Entry(m, home=name) for m in table.scores), RECIPES)
     for name, table in TABLES.items()
 } | {
+    **{name: _backbone_suite(name, table) for name, table in BACKBONE_TABLES.items()},
     # Standard and the full method are rows of Table 2 too: their results are kept there.
     "ablation": Suite(
         "cifar80n-o",

@@ -50,6 +50,7 @@ class Result(BaseModel):
     best: float
     best_epoch: int
     final: float
+    val_chosen: float | None = None
     seconds_total: float
     device: str
     versions: dict[str, str]

@@ -18,7 +18,8 @@ from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError
 from josrc.methods import method_names
-from josrc.runs import configure, listeners, settled
+from josrc.models.factory import expected_images
+from josrc.runs import configure, in_files, listeners, prepared, settled
 from josrc.terminal import say
 
 
@@ -69,22 +70,40 @@ class _Work:
         self.console, self.progress = console, progress
         self.trainer: Trainer | None = None
         self.source: Source | None = None
+        self.shown_as: tuple[object, ...] = ()
 
     def run(self, key: ResultKey, config: RunConfig) -> None:
         """Make one result."""
-        source = with_noise(self.source, config.data) if self.source else load_source(config.data)
-        self.source, config = source, settled(config, source)
+        self.source = source = self._source(config)
+        config = settled(config, source)
         if self.trainer is not None and not self.trainer.fits(config, source):
             self.trainer = None  # its memory must be free before the next program is built
             gc.collect()
         folder = RunFolder(self.scratch / key.path.with_suffix(""))
         recipe = "" if key.recipe == "augmented" else f" {key.recipe}"
-        title = f"{key.method}{recipe} {key.data} {key.cell.title} seed {key.seed}"
+        noise = "" if key.cell.noise == "none" else f" {key.cell.title}"
+        title = f"{key.method}{recipe} {key.data}{noise} seed {key.seed}"
         hearing = [self.progress, *listeners(folder, self.console, title, self.progress.bar)]
         self.trainer = Trainer(config, source, folder, hearing, self.trainer)
         with folder.locked():
             outcome = self._train(key, self.trainer)
         say(self.console, f"{title}{outcome} ({self.progress.run_ended()})")
+
+    def _source(self, config: RunConfig) -> Source:
+        """The data of a run: that of the run before, unless this one sees it otherwise."""
+        model, data = config.model, config.data
+        # Networks of one suite may differ in what they expect of images in files.
+        shown_as = (data.protocol, expected_images(model.name), model.image_size)
+        before = self.source
+        if before is not None and (before.files is None or shown_as == self.shown_as):
+            return with_noise(before, data)
+        source, same = load_source(data), self.shown_as[:1] == (data.protocol,)
+        self.source, self.trainer, self.shown_as = None, None, shown_as
+        if not in_files(source):
+            return source
+        # Files that were read once are not looked at again.
+        known = [path for path, _ in before.skipped or ()] if before and same else None
+        return prepared(source, config, self.console, known)
 
     def _train(self, key: ResultKey, trainer: Trainer) -> str:
         """Train from the checkpoint if the run was interrupted before, and keep the result."""

@@ -68,19 +68,27 @@ class Strings(Lookup):
 
     def take(self, index: Index) -> Strings:
         """Some of them, in the order of ``index``."""
-        block, ends = bytearray(), array("q")
+        if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
+            start = int(self.ends[index[0] - 1]) if index[0] else 0
+            ends = self.ends[index[0] : index[-1] + 1]
+            return Strings(self.block[start : ends[-1]], ends - start)
+        block, places = bytearray(), array("q")
         for place in index.tolist():
             block += self._raw(place)
-            ends.append(len(block))
-        return Strings(bytes(block), np.array(ends, dtype=np.int64))
+            places.append(len(block))
+        return Strings(bytes(block), np.array(places, dtype=np.int64))
 
     def digest(self) -> str:
         """A number that other strings, or these in another order, would hardly have."""
         return hashlib.sha256(self.ends.tobytes() + self.block).hexdigest()
 
+    def hashes(self) -> Index:
+        """A number for each, ``(N,)``; two that differ hardly have the same."""
+        return np.fromiter((hash(self._raw(i)) for i in range(len(self))), np.int64, len(self))
+
     def duplicate(self) -> tuple[int, int] | None:
         """Places of two equal strings, if there are any."""
-        hashes = np.fromiter((hash(self._raw(i)) for i in range(len(self))), np.int64, len(self))
+        hashes = self.hashes()
         order = np.argsort(hashes, kind="stable")
         for place in np.flatnonzero(np.diff(hashes[order]) == 0):
             first, second = int(order[place]), int(order[place + 1])

@@ -64,6 +64,7 @@ class Loader:
         device: torch.device,
         step_draws: int = 0,
         group_size: int = 1,
+        epoch_samples: int | None = None,
     ) -> None:
         if batch_size % group_size:
             raise UserError(
@@ -74,14 +75,16 @@ class Loader:
         self.view, self.views, self.batch_size = view, views, batch_size
         self.group_size = group_size
         self.normalise = normalise
-        self.order = torch.zeros(len(source), dtype=torch.long, device=device)
-        self.draws = torch.zeros(views, len(source), view.draws, device=device)
+        samples = min(len(source), epoch_samples or len(source))
+        self.order = torch.zeros(samples, dtype=torch.long, device=device)
+        self.draws = torch.zeros(views, samples, view.draws, device=device)
         # What the step itself draws comes from the plan too, as numbers of each sample.
-        self.step_draws = torch.zeros(len(source), step_draws, device=device)
+        self.step_draws = torch.zeros(samples, step_draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self.plan: Plan = None, self.order, self.draws, self.step_draws
 
     def __len__(self) -> int:
+        """Samples of an epoch."""
         return len(self.order)
 
     def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
@@ -96,10 +99,13 @@ class Loader:
 
     def draw_plan(self, seed: int, epoch: int) -> None:
         """Draw the plan of an epoch; done ahead of time, it costs the device no waiting."""
-        if self.plan[0] == (seed, epoch) and self.group_size == 1:  # groups hang on the labels too
+        by_label = self.group_size > 1 or len(self) < len(self.label)
+        if self.plan[0] == (seed, epoch) and not by_label:  # labels change from run to run
             return
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        order = torch.randperm(len(self), generator=generator)
+        order = torch.randperm(len(self.label), generator=generator)
+        if len(self) < len(self.label):
+            order = balanced_order(order, self.label.cpu(), len(self))
         if self.group_size > 1:
             order = grouped_order(order, self.label.cpu(), self.group_size, generator)
         draws = torch.rand(self.draws.shape, generator=generator)
@@ -132,8 +138,8 @@ class Loader:
         pixels = self.view(self.tiles, self._tile_of(index).repeat(self.views), draws)
         return Batch(index, self.normalise(pixels), self.label[index], self.step_draws[place])
 
-    def plain(self, size: int) -> Iterator[Tensor]:
-        """All images without chance, in the order of the data, at most ``size`` at a time."""
+    def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
+        """All images, or some, without chance, in their order, at most ``size`` at a time."""
         raise NotImplementedError
 
     def _tile_of(self, index: Tensor) -> Tensor:
@@ -154,17 +160,23 @@ class ResidentLoader(Loader):
         device: torch.device,
         step_draws: int = 0,
         group_size: int = 1,
+        epoch_samples: int | None = None,
     ) -> None:
-        super().__init__(source, view, views, batch_size, normalise, device, step_draws, group_size)
+        asked = source, view, views, batch_size, normalise, device
+        super().__init__(*asked, step_draws, group_size, epoch_samples)
         assert not isinstance(source.images, ImageFiles)
         tiles = torch.from_numpy(source.images).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
         pad = view.pad
         self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
 
-    def plain(self, size: int) -> Iterator[Tensor]:
-        """All images without chance, in the order of the data, at most ``size`` at a time."""
-        for tiles in self.tiles.split(min(size, chunk_for(self.view.size))):
+    def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
+        """All images, or some, without chance, in their order, at most ``size`` at a time."""
+        every = torch.arange(len(self.label)) if index is None else index.cpu()
+        for places in every.split(min(size, chunk_for(self.view.size))):
+            first, last = int(places[0]), int(places[-1]) + 1
+            near = last - first == len(places)  # a slice of the tiles is not copied
+            tiles = self.tiles[first:last] if near else self.tiles[places.to(self.tiles.device)]
             yield self.normalise(middle(tiles, self.view.size))
 
     def _tile_of(self, index: Tensor) -> Tensor:
@@ -189,8 +201,10 @@ class StreamingLoader(Loader):
         workers: int | None = None,
         step_draws: int = 0,
         group_size: int = 1,
+        epoch_samples: int | None = None,
     ) -> None:
-        super().__init__(source, view, views, batch_size, normalise, device, step_draws, group_size)
+        asked = source, view, views, batch_size, normalise, device
+        super().__init__(*asked, step_draws, group_size, epoch_samples)
         assert isinstance(source.images, ImageFiles)
         self.images, self.workers = source.images, workers
         side = self.images.tile + 2 * view.pad
@@ -216,14 +230,15 @@ class StreamingLoader(Loader):
         inside = slice(pad, pad + self.images.tile)
         self.tiles[:size, inside, inside].copy_(tiles, non_blocking=True)
 
-    def plain(self, size: int) -> Iterator[Tensor]:
-        """All images without chance, in the order of the data, at most ``size`` at a time."""
+    def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
+        """All images, or some, without chance, in their order, at most ``size`` at a time."""
         # Processes of their own: those of the epoch may already be decoding its first batches.
-        labels, device, workers = self.label.cpu().numpy(), self.label.device, self.workers
-        images = EvaluationSet(
-            self.images, labels, self.normalise, self.view.size, device, workers, size
-        )
-        yield from images
+        labels, device = self.label.cpu().numpy(), self.label.device
+        images, view, workers = self.images, self.view.size, self.workers
+        if index is not None and len(index) < len(labels):
+            places = index.cpu().numpy()
+            images, labels = images.take(places), labels[places]
+        yield from EvaluationSet(images, labels, self.normalise, view, device, workers, size)
 
     def _tile_of(self, index: Tensor) -> Tensor:
         return torch.arange(len(index), device=index.device)
@@ -239,12 +254,30 @@ def create_loader(
     workers: int | None = None,
     step_draws: int = 0,
     group_size: int = 1,
+    epoch_samples: int | None = None,
 ) -> Loader:
     """The loader for images in memory, or for those in files."""
     asked = source, view, views, batch_size, normalise, device
     if isinstance(source.images, ImageFiles):
-        return StreamingLoader(*asked, workers, step_draws, group_size)
-    return ResidentLoader(*asked, step_draws, group_size)
+        return StreamingLoader(*asked, workers, step_draws, group_size, epoch_samples)
+    return ResidentLoader(*asked, step_draws, group_size, epoch_samples)
+
+
+def balanced_order(order: Tensor, label: Tensor, size: int) -> Tensor:
+    """The first samples of each class in an order of all, about as many of every class.
+
+    Args:
+        order: a random order of all samples, ``(N,)``.
+        label: their labels, ``(N,)``.
+        size: how many are wanted. Where a class is too small the others give more.
+    """
+    by_class = order[label[order].argsort(stable=True)]
+    own = label[by_class]
+    counts = own.bincount()
+    rank = torch.empty_like(order)
+    rank[by_class] = torch.arange(len(own)) - (counts.cumsum(0) - counts)[own]
+    chosen = rank[order].argsort(stable=True)[:size]
+    return order[chosen.sort().values]
 
 
 def grouped_order(order: Tensor, label: Tensor, size: int, generator: torch.Generator) -> Tensor:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from josrc.config import DataConfig, RunConfig
 from josrc.data.files import ImageFiles, Index
@@ -68,6 +69,10 @@ def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
 
 def _part(name: str, table: Table, index: Index) -> Source:
     images = table.images_at(index)
+    if isinstance(images, ImageFiles) and table.ids is getattr(table.images, "names", None):
+        ids = images.names
+    else:
+        ids = table.ids if len(index) == len(table.ids) else table.ids.take(index)
     return Source(
         name=name,
         images=images,
@@ -77,8 +82,14 @@ def _part(name: str, table: Table, index: Index) -> Source:
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),
         files=images if isinstance(images, ImageFiles) else None,
-        sample_ids=table.ids if len(index) == len(table.ids) else table.ids.take(index),
+        sample_ids=ids,
+        verified=_some(table.verified, index),
+        verified_held=_some(table.verified_held, index),
     )
+
+
+def _some(values: NDArray[Any] | None, index: Index) -> NDArray[Any] | None:
+    return None if values is None else values[index]
 
 
 def unlabelled(table: Table) -> Skipped:
@@ -317,7 +328,9 @@ def take(source: Source, index: Index) -> Source:
         images=files,
         files=files,
         given=source.given[index],
-        verified=None if source.verified is None else source.verified[index],
+        true=_some(source.true, index),
+        verified=_some(source.verified, index),
+        verified_held=_some(source.verified_held, index),
         sample_ids=ids.take(index) if hasattr(ids, "take") else [ids[int(i)] for i in index],
     )
 

@@ -41,10 +41,12 @@ class Source:
             nobody knows.
         test_images: test images of the closed classes.
         test_labels: their true classes.
-        val: samples held out of training, with labels as doubtful as the others.
+        val: samples held out of training, with labels as doubtful as the others; where they are
+            right for sure its ``true`` says so.
         superclass: superclass of every class, where the data has any.
         verified: 1 where people checked the given label and found it right, 0 where wrong, -1 where
             nobody looked, ``(N,)``; none where nobody looked at all.
+        verified_held: the same of labels that methods must not learn from, to score them with.
         crop: height and width of what a network sees of an image; none: all of it.
         files: where images that are in memory came from.
         sample_ids: what the samples are called; none: their numbers.
@@ -64,6 +66,7 @@ class Source:
     val: Source | None = None
     superclass: list[int] | None = None
     verified: NDArray[np.int8] | None = None
+    verified_held: NDArray[np.int8] | None = None
     crop: int | None = None
     files: ImageFiles | None = None
     sample_ids: Sequence[str] | None = None
@@ -121,7 +124,11 @@ class Source:
     def noise_summary(self) -> str:
         """One line: how many labels are right, wrong, and of no class."""
         if self.kind is None:
-            return "nobody knows which labels are wrong"
+            parts = [part for part in (self.verified, self.verified_held) if part is not None]
+            checked, wrong = (sum(int((p >= k).sum()) for p in parts) for k in (0, 1))
+            if not checked:
+                return "nobody knows which labels are wrong"
+            return f"people checked {checked:,} labels and found {checked - wrong:,} wrong"
         clean, noisy, ood = (int(np.sum(self.kind == k)) for k in (0, 1, 2))
         return f"{clean:,} correct labels, {noisy:,} wrong, {ood:,} out of distribution"
 
@@ -133,28 +140,39 @@ LOADERS = {
     "cifar80n-o": ("josrc.data.cifar", "load_open"),
 }
 
+# Published sets of images in files: opened here, and read before a run as own images are.
+IN_FILES = {
+    "clothing1m": ("josrc.data.clothing1m", "open_source"),
+    "food101n": ("josrc.data.food101n", "open_source"),
+}
+NAMES = (*LOADERS, *IN_FILES)
+
 
 def is_own(name: str) -> bool:
     """Whether ``name`` is a person's own data: a path, or a data set of the Hugging Face hub."""
-    return name not in LOADERS and (name.startswith("hf:") or Path(name).expanduser().exists())
+    return name not in NAMES and (name.startswith("hf:") or Path(name).expanduser().exists())
 
 
 def check_name(name: str) -> None:
     """Raise a helpful error unless ``name`` is a data set josrc knows, or a path."""
-    if name in LOADERS or is_own(name):
+    if name in NAMES or is_own(name):
         return
     if "/" in name or Path(name).suffix:
         raise UserError(f"{name} does not exist: it is neither a file, a folder nor a data set.")
-    raise UserError(f"Unknown data set '{name}'.{closest(name, list(LOADERS))}")
+    raise UserError(f"Unknown data set '{name}'.{closest(name, NAMES)}")
 
 
 def load_source(config: DataConfig) -> Source:
-    """The data set of a configuration, with its label noise; own images are only opened."""
+    """The data set of a configuration, with its label noise; images in files are only opened."""
     check_name(config.name)
     if is_own(config.name):
         from josrc.data.own import open_source
 
         return open_source(config)
+    if config.name in IN_FILES:
+        module, function = IN_FILES[config.name]
+        opened: Source = getattr(importlib.import_module(module), function)(config)
+        return opened
     module, function = LOADERS[config.name]
     source: Source = getattr(importlib.import_module(module), function)(config.root)
     return with_noise(source, config)
@@ -172,11 +190,31 @@ def with_noise(source: Source, config: DataConfig) -> Source:
         if config.noise_file.suffix.lower() == ".npz":
             check_ids(config.noise_file, source.digest)
         true = read_truth(config.noise_file) if source.true is None else source.true
-        return replace(source, given=given, true=true)
+        return _relabelled(source, given, true)
     if source.true is None and config.noise == "none":
         return source
     true = source.given if source.true is None else source.true
     matrix = transition_matrix(
         config.noise, config.rate, len(source.class_names), source.closed, source.superclass
     )
-    return replace(source, true=true, given=draw_labels(true, matrix, config.noise_seed))
+    return _relabelled(source, draw_labels(true, matrix, config.noise_seed), true)
+
+
+def _relabelled(source: Source, given: Labels, true: Labels | None) -> Source:
+    """Other labels; what people said of the old ones holds where it still follows."""
+
+    def still(verified: NDArray[np.int8] | None) -> NDArray[np.int8] | None:
+        if verified is None:
+            return None
+        # In place of a right label any other is wrong; in place of a wrong one nobody knows.
+        return np.where(given == source.given, verified, np.where(verified == 1, 0, -1)).astype(
+            "i1"
+        )
+
+    return replace(
+        source,
+        given=given,
+        true=true,
+        verified=still(source.verified),
+        verified_held=still(source.verified_held),
+    )

@@ -59,6 +59,8 @@ class Table:
         class_names: the classes in order.
         ids: what each is called; none of them twice.
         split: ``TRAIN``, ``VAL`` or ``TEST``, ``(N,)``.
+        verified: as in a source.
+        verified_held: likewise.
     """
 
     images: ImageFiles | NDArray[np.uint8]
@@ -66,6 +68,8 @@ class Table:
     class_names: list[str]
     ids: Strings
     split: Labels
+    verified: NDArray[np.int8] | None = None
+    verified_held: NDArray[np.int8] | None = None
 
     def images_at(self, index: Index) -> ImageFiles | NDArray[np.uint8]:
         """Some of the images; if it is all of them they are not copied."""

@@ -28,6 +28,10 @@ class Truth:
     def __init__(self, source: Source, device: torch.device) -> None:
         self.given = torch.from_numpy(source.given).to(device)
         self.known = source.true is not None
+        self.verified: Tensor | None = None
+        checked = source.verified if source.verified_held is None else source.verified_held
+        if checked is not None:
+            self.verified = torch.from_numpy(checked).to(device)
         if source.true is not None and source.kind is not None:
             self.true = torch.from_numpy(source.true).to(device)
             self.kind = torch.from_numpy(source.kind).to(device)
@@ -40,7 +44,8 @@ class Truth:
             group: each sample's group, or none for a method that selects nothing.
         """
         if not self.known:
-            return {} if group is None else group_sizes(group)
+            sizes = {} if group is None else group_sizes(group)
+            return sizes | self._of_verified(prediction, group)
         counts: dict[str, Tensor] = {}
         for name, number in GROUPS.items():
             really = self.kind == number
@@ -61,6 +66,17 @@ class Truth:
                 row[f"n_{name}"] = values[f"n_{name}"]
                 row[f"{name}_precision"] = share(values[f"{name}_precision"], values[f"n_{name}"])
         return row
+
+    def _of_verified(self, prediction: Tensor, group: Tensor | None) -> Row:
+        """What checked labels say: they tell right from wrong, and not why a wrong one is."""
+        if self.verified is None:
+            return {}
+        right, checked = self.verified == 1, self.verified >= 0
+        chosen = torch.zeros_like(right) if group is None else group == CLEAN
+        masks = (right & (prediction == self.given), right, chosen & right, chosen & checked)
+        fits, rights, precise, all_chosen = torch.stack([m.sum() for m in masks]).tolist()
+        row: Row = {"fit_clean": share(fits, rights)}
+        return row if group is None else row | {"clean_precision": share(precise, all_chosen)}
 
 
 def group_sizes(group: Tensor) -> Row:

@@ -62,6 +62,7 @@ class Program:
             workers,
             self.method.draws,
             self.method.group_size,
+            config.data.epoch_samples,
         )
 
         def evaluation(images: Images, labels: Labels) -> EvaluationSet:

@@ -23,6 +23,7 @@ class Survey:
 
     Attributes:
         labels: the given labels, ``(N,)``.
+        coming: samples that the epoch will train on, sorted; all, unless epochs are shorter.
         seed: for whatever a method draws between epochs; another in every epoch.
         forget_updates: clears the optimizer's state, for a network that begins anew.
     """
@@ -35,6 +36,7 @@ class Survey:
         forget_updates: Callable[[], None],
     ) -> None:
         self.labels = loader.label
+        self.coming = loader.order.sort().values
         self.seed, self.forget_updates = seed, forget_updates
         self._loader, self._autocast = loader, autocast
 
@@ -46,15 +48,17 @@ class Survey:
         """What the head of a network sees of every sample, in float32, ``(N, features)``."""
         return self._over(network, network.get_submodule("backbone"))
 
-    def losses(self, network: nn.Module) -> Tensor:
-        """Cross-entropy of every sample against its given label, ``(N,)``."""
-        return F.cross_entropy(self.logits(network), self.labels, reduction="none")
+    def losses(self, network: nn.Module, index: Tensor | None = None) -> Tensor:
+        """Cross-entropy of every sample, or of some, against its given label, ``(N,)``."""
+        labels = self.labels if index is None else self.labels[index]
+        logits = self._over(network, network, index)
+        return F.cross_entropy(logits, labels, reduction="none")
 
     @torch.no_grad()
-    def _over(self, network: nn.Module, part: nn.Module) -> Tensor:
+    def _over(self, network: nn.Module, part: nn.Module, index: Tensor | None = None) -> Tensor:
         training = network.training
         network.eval()
         with self._autocast():
-            found = [part(images).float() for images in self._loader.plain(SURVEY_BATCH)]
+            found = [part(images).float() for images in self._loader.plain(SURVEY_BATCH, index)]
         network.train(training)
         return torch.cat(found)

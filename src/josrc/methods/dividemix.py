@@ -98,15 +98,16 @@ class DivideMix(TwoNetworks):
         return "warm-up" if epoch < self.settings.warm_up else "divided"
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
-        """Co-divide: each network fits a mixture to the losses of all samples."""
+        """Co-divide: each network fits a mixture to the losses of the samples to come."""
         seen = epoch - self.settings.warm_up
         if seen < 0:
             return
-        slots = len(self.losses)
+        # As the code on Clothing1M: what an epoch leaves out needs no verdict for it.
+        slots, coming = len(self.losses), survey.coming
         for place, network in enumerate((self.network, self.second_network)):
-            self.losses[seen % slots, place] = survey.losses(network)
-            mean = self.losses[: seen + 1, place].mean(dim=0)
-            self.clean_probability[place] = small_loss_probability(mean)
+            self.losses[seen % slots, place, coming] = survey.losses(network, coming)
+            mean = self.losses[: seen + 1, place, coming].mean(dim=0)
+            self.clean_probability[place, coming] = small_loss_probability(mean)
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy, or once samples are divided the semi-supervised loss of both networks."""

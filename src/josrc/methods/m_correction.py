@@ -63,9 +63,10 @@ class MCorrection(Method):
         return {"balance": self.settings.balance * float(epoch >= self.settings.warm_up)}
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
-        """Fit two beta distributions to the losses of all samples."""
+        """Fit two beta distributions to the losses of the samples to come."""
         if epoch >= self.settings.warm_up:
-            self.noise_probability.copy_(large_loss_probability(survey.losses(self.network)))
+            found = large_loss_probability(survey.losses(self.network, survey.coming))
+            self.noise_probability[survey.coming] = found
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Mixup's loss against labels and predictions, weighted by the doubt.

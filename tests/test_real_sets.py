@@ -1,0 +1,408 @@
+"""Clothing1M and Food101N: small copies in the published layouts, through the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+
+from josrc.bench.suite import run_suite
+from josrc.cli import main
+from josrc.config import DataConfig, resolve
+from josrc.data import clothing1m, food101n, load_source
+from josrc.data.loaders import balanced_order
+from josrc.data.noise import CLEAN, ID
+from josrc.data.published import told
+from josrc.data.source import with_noise
+from josrc.engine.metrics import Truth
+from josrc.errors import UserError
+
+TINY = ["--model", "test_resnet", "--no-pretrained", "--image-size", "32", "--device", "cpu"]
+FAST = [*TINY, "--batch-size", "16", "--epochs", "1", "--workers", "1"]
+FOODS = ["apple_pie", "baklava", "cheesecake"]
+
+
+def josrc(*arguments: str | Path) -> int:
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def draw(path: Path, shade: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chance = np.random.default_rng(sum(path.name.encode()))
+    pixels = chance.integers(0, 40, (40, 48, 3), dtype=np.uint8)
+    Image.fromarray(pixels + np.uint8(shade * 15 % 200)).save(path, quality=80)
+
+
+def write(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clothing1M with 56 noisy images, 14 clean ones to train on, 14 for validation, 14 for tests.
+
+    Of the clean-train images the first seven have a noisy label too, one too high in two of them.
+    """
+    root = tmp_path_factory.mktemp("clothing1m")
+    lists = root / "annotations"
+
+    def keys(part: str, count: int) -> list[str]:
+        found = [f"images/{number % 3}/{part},{number}.jpg" for number in range(count)]
+        for number, key in enumerate(found):
+            draw(root / key, number % 14)
+        return found
+
+    noisy, train, val, test = keys("n", 56), keys("t", 14), keys("v", 14), keys("e", 14)
+    write(lists / "noisy_train_key_list.txt", noisy)
+    write(lists / "clean_train_key_list.txt", train)
+    write(lists / "clean_val_key_list.txt", val)
+    write(lists / "clean_test_key_list.txt", test)
+    wrong = [f"{key} {(number + (number < 2)) % 14}" for number, key in enumerate(train[:7])]
+    write(lists / "noisy_label_kv.txt", [*(f"{k} {n % 14}" for n, k in enumerate(noisy)), *wrong])
+    right = [f"{key} {number}" for part in (train, val, test) for number, key in enumerate(part)]
+    write(lists / "clean_label_kv.txt", right)
+    write(lists / "category_names_eng.txt", [f"Garment {number}" for number in range(14)])
+    return root
+
+
+@pytest.fixture
+def broken_shop(shop: Path, tmp_path: Path) -> Path:
+    """The same with the text files in the root, to be changed by a test."""
+    copy = tmp_path / "copy"
+    shutil.copytree(shop / "images", copy / "images")
+    shutil.copytree(shop / "annotations", copy, dirs_exist_ok=True)
+    return copy
+
+
+@pytest.fixture
+def kitchen(tmp_path: Path) -> Path:
+    """A folder with Food101N (3 classes, 30 images) and Food-101 (6 test images) side by side."""
+    root = tmp_path / "Food-101N_release"
+    keys = [f"{FOODS[number % 3]}/{number:032x}.jpg" for number in range(30)]
+    for number, key in enumerate(keys):
+        draw(root / "images" / key, number % 3)
+    write(root / "meta" / "classes.txt", ["class_name", *reversed(FOODS)])
+    write(root / "meta" / "imagelist.tsv", ["class_name/key", *keys])
+    header, absent = "class_name/key\tverification_label", "apple_pie/absent.jpg\t1"
+    checked = [f"{key}\t{int(number != 1)}" for number, key in enumerate(keys[:9])]
+    write(root / "meta" / "verified_train.tsv", [header, *checked, absent])
+    held = [f"{key}\t{number % 2}" for number, key in enumerate(keys[8:12])]
+    write(root / "meta" / "verified_val.tsv", [header, *held])
+    food101 = tmp_path / "food-101"
+    tests = [f"{FOODS[number % 3]}/{number}" for number in range(6)]
+    for number, key in enumerate(tests):
+        draw(food101 / "images" / f"{key}.jpg", number % 3)
+    write(food101 / "meta" / "test.txt", tests)
+    write(food101 / "meta" / "classes.txt", FOODS)
+    return tmp_path
+
+
+# --- Clothing1M ----------------------------------------------------------------------------------
+
+
+def test_clothing1m_is_the_noisy_images_and_the_clean_splits(shop: Path) -> None:
+    source = load_source(DataConfig(name="clothing1m", root=shop))
+    assert source.class_names == [f"Garment {number}" for number in range(14)]
+    assert source.given.tolist() == [number % 14 for number in range(56)]
+    assert (source.true, source.verified) == (None, None)
+    assert source.ids[1] == "images/1/n,1.jpg"
+    assert source.paths[1] == str(shop / "images/1/n,1.jpg")
+    assert source.val is not None
+    assert source.val.true is not None
+    assert source.val.ids[:2] == ["images/0/v,0.jpg", "images/1/v,1.jpg"]
+    assert source.val.true.tolist() == source.val.given.tolist() == list(range(14))
+    assert source.test_labels is not None
+    assert source.test_labels.tolist() == list(range(14))
+
+
+def test_the_published_protocol_takes_peoples_labels_where_there_is_no_other(shop: Path) -> None:
+    config = DataConfig(name="clothing1m", root=shop, protocol="published")
+    source = load_source(config)
+    assert source.ids[56:58] == ["images/0/t,0.jpg", "images/1/t,1.jpg"]
+    assert source.given[56:].tolist() == [1, 2, *range(2, 14)]
+    assert source.verified is not None
+    assert source.verified.tolist() == [-1] * 56 + [0, 0] + [1] * 12
+
+
+def test_clothing1m_chooses_its_epoch_by_validation(
+    shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    options = [*FAST, "--epochs", "3", "--method", "standard", "--data-root", shop, "--out", run]
+    assert josrc("train", "clothing1m", "--recipe", "resnet18", *options) == 0
+    assert "which the validation images chose" in " ".join(capsys.readouterr().out.split())
+    summary, rows = json.loads((run / "summary.json").read_text()), read_csv(run / "metrics.csv")
+    chosen = max(rows, key=lambda row: float(row["agreement"]))
+    assert summary["best_epoch"] == int(chosen["epoch"])
+    assert summary["val_chosen"] == pytest.approx(float(chosen["test_accuracy"]), abs=1e-3)
+    assert summary["test_best"] == summary["best"]
+    assert summary["best"] == pytest.approx(max(float(r["test_accuracy"]) for r in rows), abs=1e-3)
+    assert (summary["recipe"], summary["noise"], summary["epochs"]) == ("resnet18", "none", 3)
+    assert [float(row["lr"]) for row in rows] == [0.0008, 0.0005, 0.00005]
+    # Labels of the validation images are people's: there is no verdict on them.
+    assert {row["path"] for row in read_csv(run / "audit" / "verdicts.csv")} == {
+        str(shop / f"images/{number % 3}/n,{number}.jpg") for number in range(56)
+    }
+    assert josrc("audit", run) == 0
+    assert len(read_csv(run / "audit" / "verdicts.csv")) == 56
+
+
+def test_an_epoch_may_be_a_balanced_part_of_the_data(shop: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = [*FAST, "--epochs", "2", "--method", "dividemix", "--data-root", shop, "--out", run]
+    assert josrc("train", "clothing1m", *options, "data.epoch_samples=28", "method.warm_up=1") == 0
+    first, second = read_csv(run / "metrics.csv")
+    assert int(first["n_clean"]) + int(first["n_id"]) == 28
+    assert 28 <= int(second["n_clean"]) + int(second["n_id"]) <= 56
+
+
+def test_as_many_of_every_class_as_there_are() -> None:
+    label = torch.tensor([0] * 10 + [1] * 5 + [2])
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
+    chosen = balanced_order(order, label, 9)
+    assert label[chosen].bincount().tolist() == [4, 4, 1]
+    assert len(set(chosen.tolist())) == 9
+    # They come as mixed as all of them do.
+    places = [order.tolist().index(sample) for sample in chosen.tolist()]
+    assert places == sorted(places)
+
+
+def test_clothing1m_without_its_files_says_how_to_lay_them_out(
+    broken_shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (broken_shop / "clean_val_key_list.txt").unlink()
+    assert josrc("train", "clothing1m", *FAST, "--data-root", broken_shop) != 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "clean_val_key_list.txt: is missing" in said
+    assert "DIR/images/" in said
+    assert "Traceback" not in said
+    assert josrc("train", "clothing1m", *FAST) != 0
+    assert "--data-root" in capsys.readouterr().err
+
+
+FAULTS = {
+    "a class that is none": ("noisy_label_kv.txt", "images/0/n,0.jpg 14", "line 64.*0 to 13"),
+    "a label that is none": ("clean_label_kv.txt", "images/0/n,0.jpg shirt", "line 43.*shirt"),
+    "a class too many": ("category_names_eng.txt", "Hat", "15 names, not 14"),
+}
+
+
+@pytest.mark.parametrize(("file", "line", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_faulty_line_is_named(broken_shop: Path, file: str, line: str, message: str) -> None:
+    with (broken_shop / file).open("a") as text:
+        text.write(f"{line}\n")
+    with pytest.raises(UserError, match=message):
+        load_source(DataConfig(name="clothing1m", root=broken_shop))
+
+
+def test_images_without_label_or_file_are_left_out_and_listed(
+    broken_shop: Path, tmp_path: Path
+) -> None:
+    with (broken_shop / "noisy_train_key_list.txt").open("a") as text:
+        text.write("images/0/stranger.jpg\nimages/0/n,0.jpg\nimages/1/e,1.jpg\n")
+    (broken_shop / "images/2/n,2.jpg").unlink()
+    run = tmp_path / "run"
+    options = [*FAST, "--method", "standard", "--data-root", broken_shop, "--out", run]
+    assert josrc("train", "clothing1m", *options) == 0
+    skipped = {Path(row["path"]).name: row["reason"] for row in read_csv(run / "skipped.csv")}
+    assert skipped.keys() == {"stranger.jpg", "n,2.jpg"}
+    assert skipped["stranger.jpg"] == "it has no label"
+    # An image that is listed twice counts once, and a test image is not trained on.
+    names = [Path(row["path"]).name for row in read_csv(run / "audit" / "verdicts.csv")]
+    assert sorted(names) == sorted(f"n,{number}.jpg" for number in range(56) if number != 2)
+
+
+def test_the_doctor_counts_what_is_there_and_lists_what_is_wrong(broken_shop: Path) -> None:
+    with (broken_shop / "noisy_train_key_list.txt").open("a") as text:
+        text.write("images/0/stranger.jpg\nimages/0/n,0.jpg\n")
+    with (broken_shop / "noisy_label_kv.txt").open("a") as text:
+        text.write("images/0/n,3.jpg 14\n")
+    (broken_shop / "images/2/v,2.jpg").unlink()
+    (broken_shop / "clean_test_key_list.txt").unlink()
+    found = list(clothing1m.findings(broken_shop))
+    assert [line.text for line in found if not line.fault] == [
+        "category_names_eng.txt: 14, as published"
+    ]
+    faults = [line.text for line in found if line.fault]
+    for words in (
+        "clean_test_key_list.txt: is missing",
+        "noisy_train_key_list.txt: 58, but 1,000,000 are published",
+        "clean_val_key_list.txt: 14, but 14,313 are published",
+        "1 lines name no class: noisy_label_kv.txt line 64 'images/0/n,3.jpg 14'",
+        "1 images of noisy_train_key_list.txt have no label: images/0/stranger.jpg",
+        "1 lines of noisy_train_key_list.txt repeat an image: images/0/n,0.jpg",
+        "1 images of noisy_train_key_list.txt are missing: images/0/stranger.jpg",
+        "1 images of clean_val_key_list.txt are missing: images/2/v,2.jpg",
+    ):
+        assert sum(words in fault for fault in faults) == 1, words
+
+
+def test_a_whole_copy_has_nothing_to_complain_of(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = dict(zip(clothing1m.LISTS, (56, 14, 14, 14), strict=True))
+    monkeypatch.setattr(clothing1m, "LISTS", sizes)
+    labelled = dict(zip(clothing1m.LABELLED, (63, 42), strict=True))
+    monkeypatch.setattr(clothing1m, "LABELLED", labelled)
+    assert all(line.endswith("as published") for line in clothing1m.check(shop))
+    with pytest.raises(UserError, match="is not a folder"):
+        list(clothing1m.check(shop / "nowhere"))
+
+
+# --- Food101N ------------------------------------------------------------------------------------
+
+
+def test_food101n_is_tested_on_food_101_and_knows_what_people_checked(kitchen: Path) -> None:
+    source = load_source(DataConfig(name="food101n", root=kitchen))
+    assert source.class_names == FOODS
+    assert source.given.tolist() == [number % 3 for number in range(30)]
+    assert source.test_labels is not None
+    assert source.test_labels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert source.verified is not None
+    assert source.verified_held is not None
+    # The ninth label is in both lists: what scores a method is not learned from.
+    assert source.verified.tolist() == [1, 0, *[1] * 6, *[-1] * 22]
+    assert source.verified_held.tolist() == [-1] * 8 + [0, 1, 0, 1] + [-1] * 18
+
+
+def test_the_two_folders_may_lie_anywhere_and_the_test_list_be_json(kitchen: Path) -> None:
+    food101 = kitchen / "elsewhere"
+    (kitchen / "food-101").rename(food101)
+    (food101 / "meta" / "test.txt").unlink()
+    listed = {name: [f"{name}/{place}", f"{name}/{place + 3}"] for place, name in enumerate(FOODS)}
+    (food101 / "meta" / "test.json").write_text(json.dumps(listed))
+    root = kitchen / "Food-101N_release"
+    source = load_source(DataConfig(name="food101n", root=root, test=food101))
+    assert source.test_labels is not None
+    assert source.test_labels.tolist() == [0, 0, 1, 1, 2, 2]
+    with pytest.raises(UserError, match=r"meta/test.txt: is missing"):
+        load_source(DataConfig(name="food101n", root=root))
+
+
+def test_a_class_that_is_not_listed_is_named(kitchen: Path) -> None:
+    with (kitchen / "Food-101N_release/meta/imagelist.tsv").open("a") as text:
+        text.write("appel_pie/1.jpg\n")
+    with pytest.raises(UserError, match=r"'appel_pie' is not in .*Did you mean 'apple_pie'"):
+        load_source(DataConfig(name="food101n", root=kitchen))
+
+
+def test_cleannet_learns_from_checked_labels_and_is_scored_by_others(
+    kitchen: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    settings = ["method.warm_up=0", "method.updates=5", "method.references=2"]
+    options = [*FAST, "--method", "cleannet", "--data-root", kitchen, "--out", run]
+    assert josrc("train", "food101n", *options, *settings) == 0
+    (row,) = read_csv(run / "metrics.csv")
+    assert float(row["fit_clean"]) in (0, 50, 100)  # two of the four held labels are right
+    assert row["id_precision"] == row["fit_id"] == ""
+    assert "val_chosen" not in json.loads((run / "summary.json").read_text())
+
+
+def test_checked_labels_score_the_clean_selection(kitchen: Path) -> None:
+    source = load_source(DataConfig(name="food101n", root=kitchen))
+    group, prediction = torch.full((30,), ID), torch.from_numpy(source.given).clone()
+    group[8:11] = CLEAN  # of the held labels 0, 1, 0, 1 three are selected, one of them right
+    prediction[11] += 1
+    row = Truth(source, torch.device("cpu")).metrics(prediction, group)
+    assert row == {
+        "n_clean": 3, "n_id": 27, "n_ood": 0,
+        "clean_precision": pytest.approx(100 / 3), "fit_clean": 50,
+    }  # fmt: skip
+
+
+def test_other_labels_keep_of_the_checks_what_follows(kitchen: Path) -> None:
+    source = load_source(DataConfig(name="food101n", root=kitchen))
+    labels = source.given.copy()
+    labels[:3] = 2  # right, wrong and right before; the third stays what it was
+    file = kitchen / "labels.npy"
+    np.save(file, labels)
+    other = with_noise(source, DataConfig(name="food101n", root=kitchen, noise_file=file))
+    assert other.verified is not None
+    assert other.verified[:4].tolist() == [0, -1, 1, 1]
+
+
+def test_the_doctor_looks_at_both_food_sets(kitchen: Path) -> None:
+    root = kitchen / "Food-101N_release"
+    (kitchen / "food-101/images/apple_pie/0.jpg").unlink()
+    with (root / "meta/verified_val.tsv").open("a") as text:
+        text.write("apple_pie/x.jpg\t2\napple_pie/y.jpg\t1\n")
+    lines = [line.text for line in food101n.findings(root) if line.fault]
+    for words in (
+        "classes.txt: 3, but 101 are published",
+        "imagelist.tsv: 30, but 310,009 are published",
+        "verified_train.tsv, of listed images: 9, but 52,867 are published",
+        "1 lines say neither 0 nor 1: verified_val.tsv line 6",
+        "2 checked labels of no listed image",
+        "Food-101's test images: 6, but 25,250 are published",
+        "1 images of Food-101's test images are missing: images/apple_pie/0.jpg",
+    ):
+        assert sum(words in line for line in lines) == 1, words
+    with pytest.raises(UserError, match="Food101N is laid out so"):
+        list(told(food101n.findings(root), food101n.ADVICE))
+
+
+# --- recipes and suites --------------------------------------------------------------------------
+
+
+def test_the_released_configurations_are_recipes_of_their_own() -> None:
+    clothing = resolve("clothing1m", "released", [])
+    assert (clothing.data.protocol, clothing.model.name) == ("published", "resnet18.tv_in1k")
+    assert clothing.method.model_dump()["warm_up"] == 5
+    assert clothing.optimizer.at(0, 15)[0] == 0.002
+    food = resolve("food101n", "released", [])
+    assert (food.epochs, food.batch_size, food.optimizer.weight_decay) == (50, 128, 5e-3)
+    # Joint-Optim sees the whole million ten times, then trains on what the labels became.
+    joint = resolve("clothing1m", None, [{"method": {"name": "joint-optim"}}])
+    assert (joint.data.epoch_samples, joint.epochs) == (None, 20)
+    assert joint.method.model_dump()["first_step"] == 10
+    assert [joint.optimizer.at(epoch, 20)[0] for epoch in (0, 9, 10, 15)] == [
+        8e-4, 8e-4, 5e-4, 5e-5,
+    ]  # fmt: skip
+
+
+def test_table_3_runs_as_soon_as_the_data_is_there(shop: Path, tmp_path: Path) -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    options = {"data_root": shop, "model": "test_resnet", "pretrained": False, "image_size": 32}
+    run_suite(
+        "table3",
+        methods=["standard", "josrc"],
+        cells=None,
+        seeds=1,
+        minutes=None,
+        options=options | {"epochs": 1, "device": "cpu", "batch_size": 16, "workers": 1},
+        results=tmp_path / "results",
+        scratch=tmp_path / "runs",
+        console=console,
+    )
+    place = tmp_path / "results" / "trial" / "table3" / "clothing1m-none-0"
+    files = {file.relative_to(place).as_posix() for file in place.rglob("*.json")}
+    assert files == {
+        "standard/resnet18/seed-0.json",
+        "standard/resnet50/seed-0.json",
+        "josrc/resnet18/seed-0.json",
+        "josrc/resnet50/seed-0.json",
+        "josrc/released/seed-0.json",
+    }
+    released = json.loads((place / "josrc/released/seed-0.json").read_text())
+    assert released["recipe"] == "released"
+    assert released["val_chosen"] is not None
