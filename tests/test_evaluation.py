@@ -91,12 +91,14 @@ def test_a_data_set_by_its_name_gives_the_accuracy_of_training(tmp_path: Path) -
 
 
 def test_test_images_are_taken_where_they_are_set_apart(
-    finished: Path, pictures: Path, tmp_path: Path
+    finished: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for part, label in (("train", "one"), ("test", "two"), ("test", "zero")):
         shutil.copytree(pictures / label, tmp_path / "data" / part / label)
-    assert josrc("eval", finished, tmp_path / "data", "--out", tmp_path / "out") == 0
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    shutil.copytree(finished, tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "data" / "test")
+    assert josrc("eval", tmp_path / "run", "..") == 0
+    results = json.loads((tmp_path / "run" / "eval" / "data" / "results.json").read_text())
     images = {name: found["images"] for name, found in results["classes"].items()}
     two, zero = (len(list((pictures / name).iterdir())) for name in ("two", "zero"))
     assert images == {"one": 0, "three": 0, "two": two, "zero": zero}

@@ -100,7 +100,7 @@ def evaluate(
     labelled = read_labelled(config, predictor.class_names)
     with progress_bar(console, "Evaluating") as progress:
         found = evaluate(predictor, labelled, device=device, workers=workers, progress=progress)
-    folder = out or run / "eval" / Path(data.removeprefix("hf:")).stem
+    folder = out or run / "eval" / Path(data.removeprefix("hf:")).resolve().stem
     story = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
     write_evaluation(folder, found, {"data": data, **story})
     skipped = f", {len(found.skipped):,} files skipped" if found.skipped else ""

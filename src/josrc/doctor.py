@@ -97,7 +97,11 @@ def _space() -> Findings:
 
 def compile_caches() -> dict[str, Path]:
     """Where torch and Triton keep what they compiled: a second run of its kind starts sooner."""
-    inductor = Path(tempfile.gettempdir()) / f"torchinductor_{getuser()}"
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        user = str(os.getuid())
+    inductor = Path(tempfile.gettempdir()) / f"torchinductor_{user}"
     triton = Path.home() / ".triton" / "cache"
     return {
         "compile cache": Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or inductor),

@@ -63,7 +63,9 @@ def export(predictor: Predictor, kind: str, path: Path, story: dict[str, Any]) -
     model = Exported(predictor).cpu().eval()
     size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     if kind == "onnx" and size > MOST_ONNX_BYTES:
-        raise UserError(f"An ONNX file holds up to 2 GiB, this model {size / 2**30:.1f}.")
+        raise UserError(
+            f"An ONNX file holds up to 2 GiB, this model {size / 2**30:.1f}. Use --format torch."
+        )
     shape = (predictor.source.images.shape[3], *predictor.source.size)
     with replacing(path) as partial, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         batch = {0: torch.export.Dim("batch", min=1)}
