@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from sklearn.datasets import load_digits
 
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
@@ -24,6 +33,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum("browser" in report.keywords for report in skipped)
+    if count:
+        terminalreporter.write_line(
+            f"NOT RUN: {count} browser tests, as there is no Chromium. On Debian and Ubuntu: "
+            "apt install chromium",
+            red=True,
+            bold=True,
+        )
 
 
 @pytest.fixture
@@ -40,3 +61,164 @@ def small_cifar(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr("josrc.data.cifar._read", read)
+
+
+# What somebody may have called a class, and a file.
+HOSTILE_CLASS, HOSTILE_FILE = "<img src=x onerror=alert(1)>", 'it\'s "quoted" <b>&amp;.png'
+HOSTILE_REASON = "</script><script>alert(2)</script><!-- the end -->"
+
+
+@pytest.fixture
+def audited_run(tmp_path: Path) -> Callable[[], Path]:
+    """Makes a run on nine images in files whose verdicts are known, without training anything.
+
+    Three classes, one of them hostile. Images 0 to 3 are mislabelled, ever less certainly, 4 and 5
+    out of distribution, 6 is borderline, 7 and 8 are clean.
+    """
+    from josrc.audit.files import COLUMNS, TITLES
+    from josrc.engine.runfolder import RunFolder
+    from josrc.runs import configure
+
+    classes = ["cat", HOSTILE_CLASS, "dog"]
+    # given label, verdict, suggested label, p_clean, p_ood, confidence
+    found = [
+        (0, 1, 1, 0.01, 0.00, 0.99),
+        (1, 1, 2, 0.05, 0.00, 0.95),
+        (2, 1, 0, 0.10, 0.00, 0.90),
+        (0, 1, 2, 0.20, 0.00, 0.80),
+        (1, 2, None, 0.10, 0.90, 0.90),
+        (2, 2, None, 0.15, 0.85, 0.85),
+        (0, 0, None, 0.55, 0.00, 0.55),
+        (1, 0, None, 0.98, 0.00, 0.98),
+        (2, 0, None, 0.99, 0.00, 0.99),
+    ]
+
+    def make() -> Path:
+        rows = []
+        for number, (given, verdict, suggested, *scores) in enumerate(found):
+            name = HOSTILE_FILE if number == 1 else f"image {number}.png"
+            path = tmp_path / "photos" / classes[given] / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (60 + number, 40), (20 * number, 90, 120)).save(path)
+            title = "" if suggested is None else classes[suggested]
+            ident = path.relative_to(tmp_path / "photos")
+            reason = HOSTILE_REASON if number == 1 else f"Reason {number}."
+            rows.append((ident, path, classes[given], TITLES[verdict], title, *scores, reason))
+        folder = RunFolder(tmp_path / "run")
+        folder.path.mkdir()
+        folder.config.write_text(configure(str(tmp_path / "photos"), epochs=3).to_yaml())
+        folder.write_metrics(
+            [{"epoch": e, "agreement": 50.0 + e, "n_clean": 9 - e, "n_id": e} for e in (1, 2, 3)]
+        )
+        folder.audit.mkdir()
+        with (folder.audit / "verdicts.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *rows])
+        counts = {"clean": 3, "mislabelled": 4, "out_of_distribution": 2}
+        each = [(name, [row for row in rows if row[2] == name]) for name in classes]
+        summary = {
+            "samples": 9,
+            "counts": counts,
+            "noise_rate": 6 / 9,
+            "classes": [
+                {
+                    "class": name,
+                    "samples": len(own),
+                    **{title: sum(row[3] == title for row in own) for title in counts},
+                    "noise_rate": sum(row[3] != "clean" for row in own) / len(own),
+                }
+                for name, own in each
+            ],
+        }
+        (folder.audit / "summary.json").write_text(json.dumps(summary))
+        return folder.path
+
+    return make
+
+
+HOSTILE = "<img src=x onerror=document.title='hacked'>"
+CLASSES = (HOSTILE, "cat", "dog")
+COLOURS = {HOSTILE: (200, 40, 40), "cat": (40, 200, 40), "dog": (40, 40, 200)}
+
+
+@pytest.fixture
+def reviewed(tmp_path: Path) -> Path:
+    """A run that never was: 24 images of three classes, and verdicts made up by hand.
+
+    Rows 0 to 7 have the hostile label, 8 to 15 ``cat``, 16 to 23 ``dog``. Of each eight the first
+    four are mislabelled as the next class, with falling confidence, then one is out of
+    distribution, and three are clean. The first image of ``cat`` has quotes in its name.
+    """
+    from josrc.audit.files import COLUMNS
+    from josrc.engine.runfolder import RunFolder
+    from josrc.runs import plan, prepared
+    from josrc.terminal import Terminal
+
+    photos = tmp_path / "photos"
+    for name in CLASSES:
+        (photos / name).mkdir(parents=True)
+        for number in range(8):
+            title = "0 'q\" <b>.png" if name == "cat" and number == 0 else f"{number}.png"
+            Image.new("RGB", (40, 30), COLOURS[name]).save(photos / name / title)
+    config, source = plan(str(photos), model="cnn7", workers=0, method="standard")
+    assert source is not None
+    source = prepared(source, config, Terminal(quiet=True))
+    folder = RunFolder(tmp_path / "run")
+    folder.create(config, source, torch.device("cpu"))
+    folder.audit.mkdir()
+    with (folder.audit / "verdicts.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for row in range(24):
+            name, number = CLASSES[row // 8], row % 8
+            verdict = "mislabelled" if number < 4 else "clean"
+            verdict = "out_of_distribution" if number == 4 else verdict
+            other = CLASSES[(row // 8 + 1) % 3] if number < 4 else ""
+            sure = f"{0.99 - 0.1 * number - 0.01 * (row // 8):.4f}"
+            line = [name, verdict, other, "0.1", "0.2", sure, f"Because of {name}."]
+            writer.writerow([source.ids[row], source.paths[row], *line])
+    return folder.path
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[Path], tuple[Any, str]]]:
+    """Starts real servers, ``josrc review RUN``: gives the process and the address it prints."""
+    started: list[subprocess.Popen[str]] = []
+
+    def serve(run: Path) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "josrc", "review", str(run)]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(server)
+        assert server.stdout is not None
+        for line in server.stdout:
+            if "http://" in line:
+                return server, line[line.index("http://") :].strip()
+        raise AssertionError("the server printed no address")
+
+    yield serve
+    for server in started:
+        server.send_signal(signal.SIGKILL)
+        server.communicate()
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 digits as coloured PNG files of 20 x 24 pixels, in folders ``zero`` to ``three``."""
+    root = tmp_path_factory.mktemp("pictures")
+    data = load_digits(n_class=4)
+    for number in range(120):
+        grey = np.kron(data.images[number] * 15.9, np.ones((3, 3)))[:, :20]
+        colour = np.stack([grey, 255 - grey, grey / 2], axis=2).astype(np.uint8)
+        path = root / ("zero", "one", "two", "three")[data.target[number]] / f"{number:03}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(colour).save(path)
+    return root
+
+
+@pytest.fixture(scope="session")
+def finished(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on the pictures. Nobody may change it."""
+    import josrc
+
+    run = tmp_path_factory.mktemp("finished") / "run"
+    options = {"method": "standard", "epochs": 3, "batch_size": 16, "device": "cpu", "val": 0.2}
+    return josrc.train(str(pictures), out=run, **options).path

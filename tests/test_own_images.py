@@ -20,6 +20,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from josrc.cli import main
+from josrc.runs import Run
 
 FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
 STREAMED = ["data.resident=false", "--workers", "2"]
@@ -209,3 +210,18 @@ def test_labels_are_not_given_to_other_images(
     arguments = ["--noise-file", tmp_path / "n.npz", "--out", tmp_path / "run"]
     assert josrc("train", copy, *FAST, *arguments) == 2
     assert "The images have changed since" in capsys.readouterr().err
+
+
+def test_names_that_are_no_utf8_reach_verdicts_and_report(tmp_path: Path) -> None:
+    root, run = tmp_path / "photos", tmp_path / "run"
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 16, 16, 3), dtype=np.uint8)
+    name = os.fsdecode(b"$caf\xe9$")
+    for number, image in enumerate(pixels):
+        path = root / ("b" if number % 2 else name) / f"{name} {number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    small = ["--model", "test_resnet", "--image-size", "32", "--epochs", "1"]
+    assert josrc("train", root, *FAST, *small, "--out", run) == 0
+    assert b"$caf\xe9$ 0.png" in (run / "audit" / "verdicts.csv").read_bytes()
+    assert set(Run.load(run).verdicts()["given_label"]) == {"b", name}
+    assert "$caf?$" in (run / "audit" / "report.html").read_text(encoding="utf-8")

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from josrc import __version__
+from josrc.cli_model import app as model_commands
+from josrc.cli_options import DataRoot, Device, RunArgument
 from josrc.errors import InterruptedRunError, UserError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
 app.add_typer(bench, name="bench")
+app.add_typer(model_commands)
 
 Data = Annotated[
     str,
@@ -44,11 +47,6 @@ Noise = Annotated[
 ]
 Rate = Annotated[float | None, typer.Option(help="Share of wrong labels, 0 to 1.")]
 NoiseSeed = Annotated[int | None, typer.Option(help="Seed of the noise draw; 0, as published.")]
-DataRoot = Annotated[
-    Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
-]
-Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -102,6 +100,9 @@ def train(
     workers: Annotated[
         int | None, typer.Option(help="Processes that decode images; one a core.")
     ] = None,
+    log: Annotated[
+        list[str] | None, typer.Option(help="Also log each epoch's numbers to: tensorboard.")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
     data_root: DataRoot = None,
@@ -147,6 +148,7 @@ def train(
         allow_outside=allow_outside,
         allow_skipped=allow_skipped,
         workers=workers,
+        log=_names(log) or None,
     )
     console = _console(quiet)
     run = start(settings, out, overwrite=overwrite, console=console, source=source)
@@ -175,6 +177,60 @@ def audit(run: RunArgument, data_root: DataRoot = None) -> None:
 
     summary = audit_run(run, data_root=data_root)
     say(_console(), verdict_line(summary, run / "audit"))
+
+
+@app.command()
+def report(run: RunArgument, data_root: DataRoot = None) -> None:
+    """Write the report of a run again: audit/report.html, one file that opens in any browser."""
+    from josrc.runs import report as write_report
+    from josrc.terminal import say
+
+    path = write_report(run, data_root=data_root)
+    say(_console(), f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command()
+def review(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Look at the verdicts on a run in a browser, and decide: a page on this machine alone."""
+    from josrc.review.server import serve
+
+    serve(run, port=port, data_root=data_root, browser=browser, console=_console())
+
+
+@app.command("apply")
+def apply_command(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="A CSV; with --copy or --link a folder.")],
+    auto: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Also follow verdicts that are at least this sure."),
+    ] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Write a folder of copied images.")] = False,
+    link: Annotated[
+        Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace what apply wrote before.")] = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Write the corrected data set: from decisions, and with --auto from verdicts."""
+    from josrc.review.apply import apply_run
+
+    if copy and link:
+        raise UserError("Copies or links: give --copy or --link, not both.")
+    apply_run(
+        run,
+        out,
+        auto=auto,
+        way="copy" if copy else link,
+        overwrite=overwrite,
+        data_root=data_root,
+        console=_console(),
+    )
 
 
 @app.command()
@@ -402,7 +458,11 @@ def _report(run: Run, console: Console) -> None:
     from josrc.terminal import say
 
     summary, audit = run.summary, run.audit
-    verdicts = f"{verdict_line(audit, run.path / 'audit')}\n" if audit else ""
+    verdicts, report = "", run.path / "audit" / "report.html"
+    if audit:
+        verdicts = f"{verdict_line(audit, run.path / 'audit')}\n"
+    if report.is_file():
+        verdicts += f"Report: {report}\n"
     if summary.get("val_chosen") is not None:
         result = (
             f"Test accuracy {summary['val_chosen']:.2f} % in epoch {summary['best_epoch']}, which "

@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     SerializeAsAny,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -186,6 +187,17 @@ class RunConfig(Section):
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"
     )
+    log: list[str] = Field([], description="where else each epoch's numbers go: tensorboard")
+
+    @field_validator("log")
+    @classmethod
+    def _known_loggers(cls, names: list[str]) -> list[str]:
+        from josrc.logs import logger_names
+
+        for name in names:
+            if name not in logger_names():
+                raise ValueError(f"There is no logger '{name}'.{closest(name, logger_names())}")
+        return names
 
     def to_yaml(self) -> str:
         """The resolved configuration as it is kept in the run folder."""

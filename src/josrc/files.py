@@ -7,13 +7,17 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what ``path`` will hold; it takes its place when it is complete."""
+def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
+    """Where to write what ``path`` will hold; it takes its place when it is complete.
+
+    Unless it is ``lasting`` nobody waits for the disk: for what can be made again.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     yield partial
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
+    if lasting:
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
     partial.replace(path)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from josrc.config import RunConfig
 from josrc.data.source import Source
@@ -165,5 +167,53 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
         axes[row][0].set_ylabel(title)
     for column in range(samples):
         given = source.class_names[int(source.given[index[column]])]
-        axes[0][column].set_title(f"given: {given}", fontsize=8)
+        # A name may be no UTF-8, and a dollar in it begins no formula.
+        title = f"given: {given}".encode("utf-8", "replace").decode("utf-8")
+        axes[0][column].set_title(title, fontsize=8, parse_math=False)
+    save_figure(figure, path)
+
+
+# More names than this can't be read beside a matrix, nor more numbers in it.
+NAMED, NUMBERED = 40, 15
+
+
+def plot_confusion(matrix: NDArray[np.int64], names: Sequence[str], path: Path) -> None:
+    """True classes (rows) against predicted ones; a cell is the share of its row."""
+    from matplotlib.colors import PowerNorm
+
+    side = min(14.0, 4 + 0.28 * len(names))
+    figure, ((axis,),) = create_figure(size=(side + 1, side))
+    total = matrix.sum(axis=1, keepdims=True)
+    share = 100 * matrix / np.maximum(total, 1)
+    # By its root: a few images in a hundred are what one looks for.
+    image = axis.imshow(share, cmap="Blues", norm=PowerNorm(0.5, 0, 100))
+    for row, column in np.argwhere(share >= 0.5) if len(names) <= NUMBERED else ():
+        colour = "white" if share[row, column] > 40 else "black"
+        text = f"{share[row, column]:.0f}"
+        axis.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
+    figure.colorbar(image, ax=axis, label="% of the images of a class", shrink=0.8)
+    axis.grid(visible=False)
+    axis.set(title="Confusion", xlabel="predicted", ylabel="true")
+    if len(names) <= NAMED:
+        # A dollar sign would begin a formula.
+        shown = [name[:24].replace("$", r"\$") for name in names]
+        axis.set_xticks(range(len(names)), shown, rotation=90)
+        axis.set_yticks(range(len(names)), shown)
+    save_figure(figure, path)
+
+
+def plot_calibration(bins: Sequence[Mapping[str, Any]], error: float, path: Path) -> None:
+    """Accuracy over confidence: on the diagonal a network is as often right as it is sure."""
+    figure, ((upper, lower),) = create_figure(1, 2, (10, 4.4))
+    full = [row for row in bins if row["images"]]
+    middles = [(row["from"] + row["to"]) / 2 for row in bins]
+    width = 100 / len(bins)
+    sure, right = ([row[key] for row in full] for key in ("mean_confidence", "accuracy"))
+    upper.plot([0, 100], [0, 100], color=GREY, linestyle="--")
+    upper.plot(sure, right, color=BLUE, marker="o")
+    limits = {"xlim": (0, 100), "ylim": (0, 101)}
+    title = f"Calibration error {error:.1f} %"
+    upper.set(title=title, xlabel="confidence, %", ylabel="accuracy, %", **limits)
+    lower.bar(middles, [row["images"] for row in bins], width=0.9 * width, color=BLUE)
+    lower.set(title="Images", xlabel="confidence, %", xlim=(0, 100))
     save_figure(figure, path)

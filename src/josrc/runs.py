@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
-from rich.progress import Progress
 from torch import nn
 
 from josrc.audit.folder import read_ledger, write_audit
+from josrc.audit.gallery import names_files
+from josrc.audit.report import write_report
 from josrc.config import RunConfig, Values, merge, nested, resolve
 from josrc.data.arrays import NAME, source_of
 from josrc.data.files import ImageFiles
@@ -28,9 +29,10 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
+from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.sizing import OWN_IMAGES, describe, sized_values
-from josrc.terminal import Terminal, say
+from josrc.terminal import Terminal, progress_bar, say
 
 if TYPE_CHECKING:
     import pandas
@@ -63,6 +65,7 @@ OPTIONS = {
     "allow_outside": "data.allow_outside",
     "allow_skipped": "data.allow_skipped",
     "workers": "data.workers",
+    "log": "log",
 }
 
 
@@ -101,8 +104,9 @@ class Run:
         texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
         return pandas.read_csv(
             self.path / "audit" / "verdicts.csv",
-            dtype=dict.fromkeys(texts, str),
+            dtype=dict.fromkeys(texts, object),  # any name, be it UTF-8 or not
             keep_default_na=False,
+            encoding_errors="surrogateescape",
             index_col="id",
         )
 
@@ -117,11 +121,12 @@ class Run:
         """The network with its best weights, in evaluation mode; of two networks the first."""
         return self.predictor().networks[0]
 
-    def predictor(self) -> Predictor:
-        """The networks with their best weights and what they expect of images."""
+    def predictor(self, last: bool = False) -> Predictor:
+        """The networks with their best weights, or their last, and what they expect of images."""
         from josrc.prediction import Predictor
 
-        return Predictor(self.config, RunFolder(self.path).best)
+        folder = RunFolder(self.path)
+        return Predictor(self.config, folder.last if last else folder.best)
 
     def predict(self, images: Any) -> list[str]:
         """The most likely class of each image.
@@ -230,7 +235,9 @@ def start(
     if in_files(source):
         source = prepared(source, config, console)
     config = settled(config, source)
-    trainer = Trainer(config, source, folder, listeners(folder, console, config.method.name))
+    hearing = listeners(folder, console, config.method.name)
+    hearing += create_loggers(config, folder.path)
+    trainer = Trainer(config, source, folder, hearing)
     with folder.locked():
         folder.clear()
         folder.create(config, source, trainer.device)
@@ -266,18 +273,16 @@ def resume(
     """
     console = Terminal(quiet=quiet)
     folder = RunFolder(Path(path))
-    config = folder.read_config()
+    config = _moved(folder.read_config(), data_root)
     if folder.summary.is_file():
         say(console, f"{path} has finished: nothing to resume.")
         return Run.load(path)
-    if data_root is not None:
-        moved = config.data.model_copy(update={"root": Path(data_root)})
-        config = config.model_copy(update={"data": moved})
     if device is not None:
         config = config.model_copy(update={"device": device})
     with folder.locked():
         source = _source_of(folder, config, console, data, test)
         hearing = listeners(folder, console, config.method.name)
+        hearing += create_loggers(config, folder.path)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
@@ -305,13 +310,7 @@ def prepared(
         # A wrong model or weights that don't fit are told before a million files are read.
         create_method(settled(config, source), source)
     say(console, f"Reading {len(source):,} images ...")
-    hidden = console.quiet or not console.is_terminal
-    with Progress(console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("Reading images", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
+    with progress_bar(console, "Reading images") as progress:
         return prepare_source(source, config, free_memory=free, known=known, progress=progress)
 
 
@@ -356,7 +355,9 @@ def complete(trainer: Trainer) -> Run:
         held_out = _held_out(program) if _doubtful(trainer.source.val) else None
         write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
 
-    return Run(folder.path, trainer.config, trainer.run(finish))
+    summary = trainer.run(finish)
+    write_report(folder, trainer.config, trainer.source)
+    return Run(folder.path, trainer.config, summary)
 
 
 def _doubtful(held: Source | None) -> bool:
@@ -380,22 +381,85 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         The content of ``audit/summary.json``.
     """
     folder = RunFolder(Path(path))
-    config = folder.read_config()
+    config = _moved(folder.read_config(), data_root)
     if not folder.checkpoint.is_file():
         raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
-    if data_root is not None:
-        data = config.data.model_copy(update={"root": Path(data_root)})
-        config = config.model_copy(update={"data": data})
     with folder.locked():
         ledger = read_ledger(folder.checkpoint)
         # Verdicts need no pixels, but those on held-out images do.
-        opened = config.data.model_copy(update={"resident": False})
-        lean = config.model_copy(update={"data": opened})
-        source = _source_of(folder, lean, Terminal(quiet=True))
+        source = _lean_source(folder, config)
         held_out = None
         if _doubtful(source.val):
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
-        return write_audit(folder.audit, ledger, source, held_out)
+        summary = write_audit(folder.audit, ledger, source, held_out)
+        write_report(folder, config, source)
+        return summary
+
+
+def report(
+    path: str | Path,
+    *,
+    data: Sequence[Any] | None = None,
+    data_root: str | Path | None = None,
+) -> Path:
+    """Write the report of a run that has verdicts: one HTML file, which is returned.
+
+    Args:
+        path: the run folder.
+        data: the pair of images and labels that the run began with, if it was one.
+        data_root: where the data is now, if it has moved.
+    """
+    folder = RunFolder(Path(path))
+    config = folder.read_config()
+    with folder.locked():
+        return write_report(folder, config, _pictured(folder, config, data, data_root))
+
+
+def _pictured(
+    folder: RunFolder,
+    config: RunConfig,
+    pair: Sequence[Any] | None,
+    data_root: str | Path | None,
+) -> Source | None:
+    """The images of a run; none if each lies in a file that its verdict names."""
+    verdicts = folder.audit / "verdicts.csv"
+    if not verdicts.is_file():
+        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+    if names_files(verdicts):
+        return None
+    if config.data.name == NAME and pair is None:
+        raise UserError(
+            f"{folder.path} was trained on images in memory. Its report was written when it ended; "
+            "to write it again from Python: josrc.runs.report(path, data=(X, y))."
+        )
+    return _lean_source(folder, _moved(config, data_root), pair)
+
+
+def open_run(path: str | Path, *, data_root: str | Path | None = None) -> tuple[RunFolder, Source]:
+    """The folder of a run and the data that its verdicts speak of; images stay in their files."""
+    folder = RunFolder(Path(path))
+    config = _moved(folder.read_config(), data_root)
+    if config.data.name == NAME:
+        raise UserError(
+            f"{path} was trained on images in memory, and they are gone. What josrc found out: "
+            "josrc.Run.load(path).verdicts()."
+        )
+    return folder, _lean_source(folder, config)
+
+
+def _moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
+    """The configuration with the place where the data is now."""
+    if data_root is None:
+        return config
+    data = config.data.model_copy(update={"root": Path(data_root)})
+    return config.model_copy(update={"data": data})
+
+
+def _lean_source(folder: RunFolder, config: RunConfig, pair: Sequence[Any] | None = None) -> Source:
+    """A run's data, without decoding images that lie in files."""
+    opened = config.data.model_copy(update={"resident": False})
+    lean = config.model_copy(update={"data": opened})
+    return _source_of(folder, lean, Terminal(quiet=True), pair)
 
 
 def listeners(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 
@@ -20,3 +22,18 @@ class Terminal(Console):
 def say(console: Console, text: str) -> None:
     """A line as it is: paths and names may hold anything, nothing in them is markup."""
     console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(console: Console, title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar while something lasts, on a terminal alone; tell it how much is done, and of what."""
+    from rich.progress import Progress
+
+    hidden = console.quiet or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(title, total=None)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield progress

@@ -191,3 +191,27 @@ def test_a_finished_run_without_verdicts_is_still_shown(
     assert "Verdicts" not in said
     assert josrc("audit", tmp_path / "run") == 0
     assert len(verdicts(tmp_path / "run")) == 1436
+
+
+def test_training_ends_with_a_report_that_can_be_written_again(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "audit" / "report.html"
+    before = path.read_text()
+    found = json.loads(before.split('type="application/json">')[1].split("</script>")[0])
+    wrong = [row for row in verdicts(run) if row["verdict"] != "clean"]
+    assert len(found["samples"]) >= len(wrong)
+    assert all(sample["image"] and sample["pixels"] for sample in found["samples"])
+    with np.load(run / "noise.npz") as labels:
+        true = labels["true"]
+    assert all(sample["true"] == true[sample["number"]] for sample in found["samples"])
+    assert [chart["title"] for chart in found["charts"]] == [
+        "Test accuracy",
+        "Images in each group",
+        "Precision of each group",
+        "Threshold of the clean likelihood",
+    ]
+    path.unlink()
+    assert josrc("report", run) == 0
+    assert f"Report: {path}" in " ".join(capsys.readouterr().out.split())
+    assert path.read_text() == before

@@ -59,7 +59,11 @@ def write_verdicts(path: Path, parts: Sequence[Judged], names: Sequence[str]) ->
         parts: what was judged, one after the other.
         names: of the classes of the task.
     """
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    # File names are bytes to a system, and some are no UTF-8: they are written as they are.
+    with (
+        replacing(path) as partial,
+        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for part in parts:

@@ -213,17 +213,23 @@ def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
     others[rows, given] = -1.0
     rival = others.argmax(axis=1)
     support, confidence = probabilities[rows, given], probabilities.max(axis=1)
-    entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-12)), axis=1)
     return Findings(
         visits=np.ones(len(given), dtype=np.int16),
         support=support,
         lead=(support - others[rows, rival]) / np.maximum(confidence, 1e-6),
-        doubt=entropy / np.log(max(2, probabilities.shape[1])),
+        doubt=doubt_of(probabilities),
         confidence=confidence,
         label_share=support,
         rival=rival,
         rival_share=others[rows, rival],
     )
+
+
+def doubt_of(probabilities: Vector) -> Vector:
+    """Entropy of predictions ``(M, classes)``: 0 where all is on one class, 1 where on none."""
+    entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-12)), axis=1)
+    doubt: Vector = np.clip(entropy / np.log(max(2, probabilities.shape[1])), 0, 1)
+    return doubt
 
 
 def systematic_confusion(findings: Findings, given: Labels) -> Confusion:

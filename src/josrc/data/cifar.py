@@ -1,6 +1,7 @@
 """CIFAR-100 as the paper uses it: CIFAR100N-C (closed set) and CIFAR80N-O (open set)."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,20 @@ def _load(name: str, root: Path | None, closed: int) -> Source:
     )
 
 
+def check(root: Path | None, console: Any) -> Iterator[str]:
+    """For ``josrc doctor``: every file by its published md5."""
+    from torchvision.datasets import CIFAR100
+    from torchvision.datasets.utils import check_integrity
+
+    folder = _folder(root, CIFAR100)
+    files = [*CIFAR100.train_list, *CIFAR100.test_list]
+    files.append([CIFAR100.meta["filename"], CIFAR100.meta["md5"]])
+    for name, md5 in files:
+        if not check_integrity(str(folder / CIFAR100.base_folder / name), md5):
+            raise UserError(_advice(folder, CIFAR100, False, OSError(name)))
+        yield f"{folder / CIFAR100.base_folder / name}: md5 {md5} as published"
+
+
 def default_root() -> Path:
     """Where downloads go: ``$JOSRC_DATA``, or ``josrc`` in the user's cache folder."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -63,13 +78,17 @@ def _read(root: Path | None, train: bool) -> Any:
     """Torchvision's CIFAR-100; it checks the published md5 before it unpickles anything."""
     from torchvision.datasets import CIFAR100
 
-    folder = (default_root() if root is None else root).expanduser().resolve()
-    if folder.name == CIFAR100.base_folder and folder.is_dir():
-        folder = folder.parent
+    folder = _folder(root, CIFAR100)
     try:
         return CIFAR100(str(folder), train=train, download=root is None)
     except (OSError, RuntimeError) as error:
         raise UserError(_advice(folder, CIFAR100, root is None, error)) from None
+
+
+def _folder(root: Path | None, dataset: Any) -> Path:
+    """The folder that holds torchvision's folder, whichever of the two was named."""
+    folder = (default_root() if root is None else root).expanduser().resolve()
+    return folder.parent if folder.name == dataset.base_folder and folder.is_dir() else folder
 
 
 def _advice(folder: Path, dataset: Any, downloading: bool, error: Exception) -> str:

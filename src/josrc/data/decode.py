@@ -42,9 +42,14 @@ def read_tile(content: Content, size: int) -> NDArray[np.uint8]:
     return np.asarray(_read(content, size))
 
 
-def read_picture(content: Content) -> Image.Image:
-    """A whole picture, upright and in RGB."""
-    return _read(content, None)
+def read_picture(content: Content, least: int | None = None) -> Image.Image:
+    """A whole picture, upright and in RGB.
+
+    Args:
+        content: the picture as it is stored.
+        least: a JPEG may be decoded at a smaller scale that still has so many pixels a side.
+    """
+    return _read(content, None, least)
 
 
 def to_tile(image: Image.Image, size: int) -> NDArray[np.uint8]:
@@ -61,11 +66,12 @@ def picture_size(content: Content) -> tuple[int, int]:
         raise UnreadableImageError(_reason(error, content)) from None
 
 
-def _read(content: Content, tile: int | None) -> Image.Image:
+def _read(content: Content, tile: int | None, least: int | None = None) -> Image.Image:
+    least = least or tile
     try:
         with warnings.catch_warnings(action="ignore"), _open(content) as image:
-            if tile is not None:
-                image.draft(None, (tile, tile))
+            if least is not None:
+                image.draft(None, (least, least))
             image.load()
             # Asked for only now: Pillow turns a TIFF itself and then forgets that it lay.
             turn = UPRIGHT.get(image.getexif().get(ORIENTATION, 1))

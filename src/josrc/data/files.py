@@ -131,9 +131,9 @@ class ImageFiles:
         """An image as it is stored."""
         return self.location(index)
 
-    def picture(self, index: int) -> Image.Image:
-        """A whole image, upright and in RGB."""
-        return read_picture(self.content(index))
+    def picture(self, index: int, least: int | None = None) -> Image.Image:
+        """A whole image, upright and in RGB; a JPEG of at least so many pixels a side."""
+        return read_picture(self.content(index), least)
 
     def take(self, index: Index) -> ImageFiles:
         """Some of the images."""

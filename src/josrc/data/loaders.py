@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -318,7 +318,7 @@ class EvaluationSet:
         self,
         images: Images,
         labels: Labels,
-        normalise: Normalise,
+        normalise: Callable[[Tensor], Tensor],
         size: tuple[int, int],
         device: torch.device,
         workers: int | None = None,
@@ -336,17 +336,22 @@ class EvaluationSet:
 
     def __iter__(self) -> Iterator[Tensor]:
         """Normalised images, chunk by chunk."""
-        for tiles in self._chunks():
-            yield self.normalise(middle(tiles, self.size))
+        for images, faults in self.with_faults():
+            for index, reason in faults:
+                raise UserError(f"{self.files.location(index)} can't be read: {reason}.")
+            yield images
 
-    def _chunks(self) -> Iterator[Tensor]:
+    def with_faults(self) -> Iterator[tuple[Tensor, Faults]]:
+        """The same, with the places of images that could not be decoded; those are black."""
+        for tiles, faults in self._chunks():
+            yield self.normalise(middle(tiles, self.size)), faults
+
+    def _chunks(self) -> Iterator[tuple[Tensor, Faults]]:
         if self.tiles is not None:
-            yield from self.tiles.split(self.chunk)
+            yield from ((tiles, []) for tiles in self.tiles.split(self.chunk))
             return
         groups = np.array_split(
             np.arange(len(self.labels)), math.ceil(len(self.labels) / self.chunk)
         )
         for tiles, faults in self.pool.decode(groups):
-            for index, reason in faults:
-                raise UserError(f"{self.files.location(index)} can't be read: {reason}.")
-            yield tiles.to(self.device, non_blocking=True)
+            yield tiles.to(self.device, non_blocking=True), faults

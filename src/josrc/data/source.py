@@ -104,10 +104,15 @@ class Source:
         """Where each training image lies; empty for those that lie in no file."""
         return Lookup(len(self), lambda index: self.files.location(index) if self.files else "")
 
-    def picture(self, index: int) -> Image.Image:
-        """A training image as a person looks at it: whole, upright, RGB."""
+    def picture(self, index: int, least: int | None = None) -> Image.Image:
+        """A training image as a person looks at it: whole, upright, RGB.
+
+        Args:
+            index: of the sample.
+            least: a JPEG may be decoded at a smaller scale that still has so many pixels a side.
+        """
         if self.files is not None:
-            return self.files.picture(index)
+            return self.files.picture(index, least)
         pixels: Pixels = self.images[np.array([index])][0]
         return Image.fromarray(pixels.squeeze()).convert("RGB")
 

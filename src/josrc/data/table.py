@@ -8,8 +8,9 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ MANIFESTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 HUB = "hf:"
 # A row of a manifest: path, label, id and split; none where the cell is empty.
 Row = tuple[Any, Any, Any, Any]
+# From the names of all columns to those of path, label, id and split.
+Find = Callable[[Sequence[str]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,28 @@ def read_table(name: str, config: DataConfig) -> Table:
             f"{path} is neither a folder of class folders nor a manifest ({', '.join(MANIFESTS)})."
         )
     return checked(name, table)
+
+
+def list_images(paths: Sequence[Path], config: DataConfig) -> ImageFiles:
+    """Where the images of files, of folders and of manifests lie, labelled or not, in their order.
+
+    Of a folder it is every file below it but hidden ones.
+    """
+
+    def names() -> Iterator[str]:
+        for path in paths:
+            if not path.exists():
+                raise UserError(f"{path} does not exist.")
+            if path.is_dir():
+                yield from _files(path)
+            elif path.suffix.lower() in MANIFESTS:
+                images = _read_manifest(path, config, needed=("path",)).images
+                assert isinstance(images, ImageFiles)
+                yield from map(images.location, range(len(images)))
+            else:
+                yield str(path)
+
+    return ImageFiles(Strings.of(names()), Path.cwd())
 
 
 def checked(name: str, table: Table) -> Table:
@@ -183,13 +208,16 @@ def _files(folder: Path) -> Iterator[str]:
 # --- manifests -----------------------------------------------------------------------------------
 
 
-def _read_manifest(path: Path, config: DataConfig) -> Table:
+def _read_manifest(
+    path: Path, config: DataConfig, needed: Sequence[str] = ("path", "label")
+) -> Table:
     root = path.absolute().parent
     suffix = path.suffix.lower()
+    find = partial(_columns, config=config, path=path, needed=needed)
     reader = {".jsonl": _json_rows, ".ndjson": _json_rows, ".parquet": _parquet_rows}
     found = Builder()
     try:
-        for number, row in enumerate(reader.get(suffix, _csv_rows)(path, config), start=1):
+        for number, row in enumerate(reader.get(suffix, _csv_rows)(path, find), start=1):
             _add(found, row, number, path, root, config.allow_outside)
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} can't be read as a manifest: {error}") from None
@@ -221,8 +249,13 @@ def _outside(root: Path, name: str) -> bool:
     return not whole.startswith(f"{root}{os.sep}")
 
 
-def _columns(found: Sequence[str], config: DataConfig, path: Path | str) -> dict[str, str]:
-    """Which columns hold path, label, id and split; the last two may be missing."""
+def _columns(
+    found: Sequence[str],
+    config: DataConfig,
+    path: Path | str,
+    needed: Sequence[str] = ("path", "label"),
+) -> dict[str, str]:
+    """Which columns hold path, label, id and split; those not needed may be missing."""
     lower = {name.strip().lower(): name for name in reversed(found)}
     chosen = {}
     for kind, known in COLUMNS.items():
@@ -235,7 +268,7 @@ def _columns(found: Sequence[str], config: DataConfig, path: Path | str) -> dict
         match = next((lower[name] for name in known if name in lower), None)
         if match is not None:
             chosen[kind] = match
-        elif kind in ("path", "label"):
+        elif kind in needed:
             near = closest(kind, found)
             raise UserError(
                 f"{path} has no column for the {kind} of an image (its columns: "
@@ -245,7 +278,7 @@ def _columns(found: Sequence[str], config: DataConfig, path: Path | str) -> dict
     return chosen
 
 
-def _csv_rows(path: Path, config: DataConfig) -> Iterator[Row]:
+def _csv_rows(path: Path, find: Find) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         first = file.readline()
         file.seek(0)
@@ -254,7 +287,7 @@ def _csv_rows(path: Path, config: DataConfig) -> Iterator[Row]:
         header = next(reader, None)
         if header is None:
             raise UserError(f"{path} is empty.")
-        columns = _columns(header, config, path)
+        columns = find(header)
         places = [header.index(columns[kind]) if kind in columns else None for kind in COLUMNS]
         for row in reader:
             if row:
@@ -264,26 +297,26 @@ def _csv_rows(path: Path, config: DataConfig) -> Iterator[Row]:
                 )
 
 
-def _json_rows(path: Path, config: DataConfig) -> Iterator[Row]:
+def _json_rows(path: Path, find: Find) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig") as file:
         rows = (json.loads(line) for line in file if line.strip())
-        yield from _dict_rows(rows, config, path)
+        yield from _dict_rows(rows, find)
 
 
-def _parquet_rows(path: Path, config: DataConfig) -> Iterator[Row]:
+def _parquet_rows(path: Path, find: Find) -> Iterator[Row]:
     parquet = _library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with parquet.ParquetFile(path) as file:
-        columns = _columns(file.schema_arrow.names, config, path)
+        columns = find(file.schema_arrow.names)
         for batch in file.iter_batches(columns=list(set(columns.values()))):
-            yield from _dict_rows(batch.to_pylist(), config, path)
+            yield from _dict_rows(batch.to_pylist(), find)
 
 
-def _dict_rows(rows: Iterable[Any], config: DataConfig, path: Path) -> Iterator[Row]:
+def _dict_rows(rows: Iterable[Any], find: Find) -> Iterator[Row]:
     columns: dict[str, str] = {}
     for row in rows:
         if not isinstance(row, dict):
             raise ValueError(f"a row is a {type(row).__name__} and not an object with keys")
-        columns = columns or _columns(list(row), config, path)
+        columns = columns or find(list(row))
         path_cell, label, sample_id, split = (
             row.get(columns[kind]) if kind in columns else None for kind in COLUMNS
         )

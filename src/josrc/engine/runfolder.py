@@ -39,6 +39,9 @@ OWN_NAMES = {
     "weights",
     "plots",
     "audit",
+    "eval",
+    "export",
+    "logs",
     ".lock",
 }
 PACKAGES = (

@@ -355,7 +355,7 @@ def without_weights(config: RunConfig) -> RunConfig:
 
 def _identity(config: RunConfig) -> dict[str, Any]:
     """What makes a run this run, by key; where it runs may change."""
-    values = config.model_dump(mode="json", exclude={"device", "engine", "stop_on_collapse"})
+    values = config.model_dump(mode="json", exclude={"device", "engine", "stop_on_collapse", "log"})
     del values["data"]["root"]
     flat: dict[str, Any] = {}
     for key, value in values.items():

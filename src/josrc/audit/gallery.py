@@ -1,0 +1,174 @@
+"""Which samples a report shows: of ten thousand findings those that a person should see first."""
+
+from __future__ import annotations
+
+import csv
+import os
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc.audit.files import COLUMNS, TITLES
+from josrc.data.noise import ID, OOD
+from josrc.errors import UserError
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+# Samples are borderline if the best of the three answers (right label, other class, no class) is
+# ahead of the second by less than this.
+BORDERLINE = 0.5
+# The share of the places that each gallery has; what one leaves free goes to the others.
+SHARES = {"mislabelled": 0.5, "out_of_distribution": 0.25, "borderline": 0.25}
+# Characters of a name and of a sentence. Whoever writes longer ones does not want them to be read.
+LONGEST_NAME, LONGEST_TEXT = 200, 1000
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The columns of ``verdicts.csv`` by which samples are chosen, each ``(N,)``.
+
+    Attributes:
+        given: numbers of the given labels.
+        verdict: numbers of the verdicts.
+        suggested: numbers of the suggested labels, -1 for none.
+        p_clean: probability that the label is right.
+        p_ood: probability that the image belongs to no class.
+        confidence: of the verdict.
+    """
+
+    given: Index
+    verdict: Index
+    suggested: Index
+    p_clean: Vector
+    p_ood: Vector
+    confidence: Vector
+
+    @property
+    def margin(self) -> Vector:
+        """By how much the best of the three answers is ahead of the second."""
+        answers = np.stack([self.p_clean, self.p_ood, 1 - self.p_clean - self.p_ood])
+        answers.sort(axis=0)
+        ahead: Vector = answers[2] - answers[1]
+        return ahead
+
+    def galleries(self) -> dict[str, Index]:
+        """Samples of each gallery, the most telling first."""
+        margin, sure = self.margin, -self.confidence
+        # What training has not reached yet has no verdict that could be in doubt.
+        seen = self.confidence > 0
+        return {
+            "mislabelled": _ranked(self.verdict == ID, sure),
+            "out_of_distribution": _ranked(self.verdict == OOD, sure),
+            "borderline": _ranked((margin < BORDERLINE) & seen, margin),
+        }
+
+    def pairs(self) -> dict[tuple[int, int], int]:
+        """How often each given label was taken for each other class, the most frequent first."""
+        wrong = (self.verdict == ID) & (self.suggested >= 0)
+        both = np.stack([self.given[wrong], self.suggested[wrong]])
+        found, counts = np.unique(both, axis=1, return_counts=True)
+        order = np.argsort(-counts, kind="stable").tolist()
+        return {(int(found[0, i]), int(found[1, i])): int(counts[i]) for i in order}
+
+
+def read_scores(path: Path, names: Sequence[str]) -> Scores:
+    """The numbers of ``verdicts.csv``; texts stay on disk, a million of them take much memory.
+
+    Args:
+        path: the file.
+        names: of the classes.
+    """
+    number = {name: place for place, name in enumerate(names)}
+    verdict_of = {title: group for group, title in TITLES.items()}
+    whole, real = [array("q") for _ in range(3)], [array("d") for _ in range(3)]
+    for line, row in enumerate(_rows(path), 2):
+        try:
+            whole[0].append(number[row[2]])
+            whole[1].append(verdict_of[row[3]])
+            whole[2].append(number[row[4]] if row[4] else -1)
+            for column, cell in zip(real, row[5:8], strict=True):
+                column.append(float(cell))
+        except (KeyError, ValueError, IndexError):
+            raise UserError(
+                f"{path}, line {line} is not a verdict of this run. Write the file again: "
+                f"josrc audit {path.parent.parent}"
+            ) from None
+    return Scores(*map(np.array, whole), *map(np.array, real))
+
+
+def read_chosen(path: Path, chosen: Collection[int]) -> dict[int, dict[str, str]]:
+    """The lines of some samples, by the sample's number."""
+    return {
+        number: dict(zip(COLUMNS, row, strict=True))
+        for number, row in enumerate(_rows(path))
+        if number in chosen
+    }
+
+
+def clipped(text: str, longest: int = LONGEST_NAME) -> str:
+    """A text that is not too long to be shown."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def names_files(path: Path) -> bool:
+    """Whether verdicts name the files of their images; data without files has none to name."""
+    # Only a whole path says where a file is: others depend on where one stands.
+    return any(os.path.isabs(row[1]) for row in islice(_rows(path), 1))  # noqa: PTH117
+
+
+def choose(scores: Scores, most: int) -> list[int]:
+    """Samples to show, at most so many: the most telling of each gallery and of each class."""
+    galleries = scores.galleries()
+    places = {name: int(share * most) for name, share in SHARES.items()}
+    free = sum(max(0, places[name] - len(found)) for name, found in galleries.items())
+    chosen: dict[int, None] = {}
+    for name, found in galleries.items():
+        room = places[name]
+        if len(found) > room:
+            extra = min(free, len(found) - room)
+            room, free = room + extra, free - extra
+        chosen |= dict.fromkeys(_fair(found, scores.given[found], room).tolist())
+    return list(chosen)
+
+
+def _ranked(which: NDArray[np.bool_], key: Vector) -> Index:
+    """Samples by their key, those with the same in data order."""
+    samples = np.flatnonzero(which)
+    return samples[np.argsort(key[samples], kind="stable")]
+
+
+def _fair(found: Index, given: Index, room: int) -> Index:
+    """The first half of the places to the first samples, the others to the classes in turn."""
+    if len(found) <= room:
+        return found
+    turn = _turns(given)
+    turn[: room // 2] = -1
+    places = np.argsort(turn, kind="stable")[:room]
+    return found[np.sort(places)]
+
+
+def _turns(labels: Index) -> Index:
+    """How often the same label came before, ``(N,)``."""
+    order = np.argsort(labels, kind="stable")
+    ordered = labels[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    turns = np.empty(len(labels), dtype=np.int64)
+    turns[order] = np.arange(len(labels)) - first
+    return turns
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        rows = csv.reader(file)
+        if tuple(next(rows, ())) != COLUMNS:
+            raise UserError(f"{path} does not begin with the columns {', '.join(COLUMNS)}.")
+        try:
+            yield from rows
+        except csv.Error as error:
+            raise UserError(f"{path}, line {rows.line_num} can't be read: {error}") from None

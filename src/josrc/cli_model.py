@@ -1,0 +1,171 @@
+"""Commands that use a trained model: predict, eval and export; and doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from josrc.cli_options import (
+    AllowOutside,
+    DataRoot,
+    Device,
+    LabelColumn,
+    Last,
+    PathColumn,
+    Quiet,
+    RunArgument,
+    Workers,
+)
+
+app = typer.Typer()
+doctor = typer.Typer(help="What is installed, what is missing; is a data set whole?")
+app.add_typer(doctor, name="doctor")
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Images, folders of images, manifests."),
+    ],
+    out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
+    top_k: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
+    last: Last = False,
+    path_column: PathColumn = None,
+    allow_outside: AllowOutside = False,
+    workers: Workers = None,
+    device: Device = None,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the classes of images, and which images are of none.
+
+    josrc predict RUN photos --out predictions.csv --top-k 3
+    """
+    from josrc.config import DataConfig
+    from josrc.data.table import list_images
+    from josrc.predictions import write_predictions
+    from josrc.runs import Run
+    from josrc.terminal import Terminal, progress_bar, say
+
+    console = Terminal(quiet=quiet)
+    predictor = Run.load(run).predictor(last)
+    columns = DataConfig(name="", path_column=path_column, allow_outside=allow_outside)
+    images = list_images(paths, columns)
+    with progress_bar(console, "Predicting") as progress:
+        stream = predictor.stream(images, device, workers)
+        told = write_predictions(
+            out, images, stream, predictor.class_names, top_k=top_k, progress=progress
+        )
+    say(console, f"{told}\nPredictions: {out}")
+
+
+@app.command("eval")
+def evaluate(
+    run: RunArgument,
+    data: Annotated[
+        str,
+        typer.Argument(help="A data set's name, a folder of class folders, or a manifest."),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder; default RUN/eval/NAME.")] = None,
+    last: Last = False,
+    data_root: DataRoot = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    allow_outside: AllowOutside = False,
+    workers: Workers = None,
+    device: Device = None,
+    quiet: Quiet = False,
+) -> None:
+    """Measure accuracy and calibration on images whose labels are right.
+
+    josrc eval RUN holiday-photos
+    """
+    from josrc.config import DataConfig
+    from josrc.evaluation import evaluate, read_labelled, write_evaluation
+    from josrc.runs import Run
+    from josrc.terminal import Terminal, progress_bar, say
+
+    console = Terminal(quiet=quiet)
+    predictor = Run.load(run).predictor(last)
+    config = DataConfig(
+        name=data,
+        root=data_root,
+        path_column=path_column,
+        label_column=label_column,
+        allow_outside=allow_outside,
+    )
+    labelled = read_labelled(config, predictor.class_names)
+    with progress_bar(console, "Evaluating") as progress:
+        found = evaluate(predictor, labelled, device=device, workers=workers, progress=progress)
+    folder = out or run / "eval" / Path(data.removeprefix("hf:")).resolve().stem
+    story = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
+    write_evaluation(folder, found, {"data": data, **story})
+    skipped = f", {len(found.skipped):,} files skipped" if found.skipped else ""
+    say(
+        console,
+        f"{data}: accuracy {found.accuracy:.2f} % on {len(found.true):,} {labelled.part}, "
+        f"calibration error {found.calibration_error():.2f} %{skipped}.\nResults: {folder}",
+    )
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    format: Annotated[str, typer.Option(help="onnx, or torch (torch.export).")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="Default RUN/export/model.onnx.")] = None,
+    last: Last = False,
+) -> None:
+    """Write the model as one file that needs no josrc, and a card that says how to use it.
+
+    josrc export RUN --format onnx --out model.onnx
+    """
+    from josrc.export import card_path, export, format_of
+    from josrc.runs import Run
+
+    path = out or run / "export" / f"model{format_of(format).suffix}"
+    finished = Run.load(run)
+    predictor = finished.predictor(last)
+    weights = {"weights": "last" if last else "best", "epoch": predictor.epoch}
+    story = {"method": finished.summary["method"], "data": finished.summary["data"], **weights}
+    checked = export(predictor, format, path, story)["checked"]
+    typer.echo(
+        f"Checked with {checked['with']} against the run's networks: probabilities differ by "
+        f"{checked['largest_difference']:.1g} at most.\n"
+        f"Model: {path} ({path.stat().st_size / 2**20:.1f} MiB), card: {card_path(path)}"
+    )
+
+
+@doctor.callback(invoke_without_command=True)
+def examine(context: typer.Context) -> None:
+    """Show what is installed, which GPU, extras, memory and caches there are.
+
+    josrc doctor data cifar80n-o DIR looks at the files of a data set.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from josrc.doctor import examine
+    from josrc.terminal import Terminal, say
+
+    console = Terminal()
+    for name, found in examine():
+        say(console, f"{name:16} {found}")
+
+
+@doctor.command("data")
+def doctor_data(
+    name: Annotated[str, typer.Argument(help="A data set's name, or a path to own images.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Where the data set lies.")
+    ] = None,
+) -> None:
+    """Check the files of a data set: published md5 sums, or every image decoded once."""
+    from josrc.doctor import check_data
+    from josrc.terminal import Terminal, say
+
+    console = Terminal()
+    for line in check_data(name, folder, console):
+        say(console, line)
+    say(console, f"{name} is ready to train on.")

@@ -1,0 +1,24 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DataRoot = Annotated[
+    Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
+]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Last = Annotated[bool, typer.Option("--last", help="The last weights in place of the best.")]
+Workers = Annotated[
+    int | None, typer.Option(min=0, help="Processes that decode images; one a core.")
+]
+PathColumn = Annotated[str | None, typer.Option(help="Manifest: the paths' column.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Manifest: the labels' column.")]
+AllowOutside = Annotated[
+    bool, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

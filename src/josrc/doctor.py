@@ -1,0 +1,174 @@
+"""``josrc doctor``: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from getpass import getuser
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from josrc.data.source import LOADERS, is_own
+from josrc.engine.device import device_name
+from josrc.engine.runfolder import versions
+from josrc.errors import UserError, closest
+
+# What is found, by name, in the order in which it is shown.
+Findings = Iterator[tuple[str, str]]
+# Checks the files of a data set below a folder; tells of them, or raises a UserError.
+Check = Callable[[Path | None, Console], Iterator[str]]
+# Collections of other extras, and tools for those who work on josrc itself.
+NOT_EXTRAS = ("all", "dev")
+
+
+def examine() -> Findings:
+    """All about this machine that decides whether josrc runs, and how fast."""
+    for name, version in versions().items():
+        yield name, version
+    yield "platform", f"{platform.platform()}, {device_name(torch.device('cpu'))}"
+    yield from _devices()
+    yield from _extras()
+    yield from _space()
+    for name, folder in compile_caches().items():
+        yield name, f"{folder} ({_holds(folder)})"
+
+
+def _devices() -> Findings:
+    yield "CUDA", torch.version.cuda or "none: this torch computes on CPUs alone"
+    try:
+        yield "Triton", importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        yield "Triton", "missing: steps are not compiled (it comes with torch for Linux and CUDA)"
+    if not torch.cuda.is_available():
+        yield "GPU", "none that torch can use: training is slow but for small images"
+    for number in range(torch.cuda.device_count()):
+        free, total = torch.cuda.mem_get_info(number)
+        major, minor = torch.cuda.get_device_capability(number)
+        name = torch.cuda.get_device_name(number)
+        told = f"{name}, compute capability {major}.{minor}"
+        yield f"GPU {number}", f"{told}, {_size(free)} of {_size(total)} free"
+
+
+def _extras() -> Findings:
+    try:
+        required = importlib.metadata.requires("josrc") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield "extras", "unknown: josrc is not installed, it runs from its sources"
+        return
+    for extra, missing in missing_packages(required).items():
+        lacking = f"missing {', '.join(missing)}: pip install 'josrc[{extra}]'"
+        yield f"extra {extra}", lacking if missing else "installed"
+
+
+def missing_packages(required: Iterable[str]) -> dict[str, list[str]]:
+    """Which packages of each extra are not installed, from a package's list of requirements."""
+    found: dict[str, list[str]] = {}
+    for line in required:
+        extra = re.search(r"""extra\s*==\s*["']([^"']+)["']""", line)
+        name = re.match(r"[A-Za-z0-9._-]+", line)
+        if extra is None or name is None or extra[1] in NOT_EXTRAS:
+            continue
+        missing = found.setdefault(extra[1], [])
+        try:
+            importlib.metadata.version(name[0])
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name[0])
+    return dict(sorted(found.items()))
+
+
+def _space() -> Findings:
+    from josrc.data.own import available_memory
+    from josrc.data.workers import default_workers
+
+    yield "memory", f"{_size(available_memory())} free, {default_workers(10**6)} cores for decoding"
+    shared = Path("/dev/shm")
+    if shared.is_dir():
+        yield "shared memory", f"{_size(shutil.disk_usage(shared).free)} free for decoded images"
+    yield "disk", f"{_size(shutil.disk_usage(Path.cwd()).free)} free in {Path.cwd()}"
+
+
+def compile_caches() -> dict[str, Path]:
+    """Where torch and Triton keep what they compiled: a second run of its kind starts sooner."""
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        user = str(os.getuid())
+    inductor = Path(tempfile.gettempdir()) / f"torchinductor_{user}"
+    triton = Path.home() / ".triton" / "cache"
+    return {
+        "compile cache": Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or inductor),
+        "Triton cache": Path(os.environ.get("TRITON_CACHE_DIR") or triton),
+    }
+
+
+def _holds(folder: Path) -> str:
+    if not folder.is_dir():
+        return "empty"
+    files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return f"{len(files):,} files, {_size(sum(files))}"
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.0f} MiB"
+
+
+# --- data sets -----------------------------------------------------------------------------------
+
+# Module and function that check the files of each data set; imported when they are asked for.
+CHECKS = {
+    "digits-o": ("josrc.doctor", "check_loads"),
+    "cifar100n-c": ("josrc.data.cifar", "check"),
+    "cifar80n-o": ("josrc.data.cifar", "check"),
+}
+
+
+def check_data(name: str, folder: Path | None, console: Console) -> Iterator[str]:
+    """Look at all files of a data set; what is wrong raises a UserError.
+
+    Args:
+        name: of the data set; or a path, for own images.
+        folder: where it lies; none: where a download would put it.
+        console: shows how far a long check is.
+    """
+    if name in CHECKS:
+        module, function = CHECKS[name]
+        check: Check = getattr(importlib.import_module(module), function)
+        yield from check(folder, console)
+    elif is_own(name):
+        if folder is not None:
+            raise UserError(f"{name} is a path itself: josrc doctor data {name}")
+        yield from check_own(name, console)
+    else:
+        raise UserError(f"Unknown data set '{name}'.{closest(name, list(CHECKS))}")
+
+
+def check_loads(folder: Path | None, console: Console) -> Iterator[str]:
+    """``digits-o`` comes with scikit-learn: if it loads it is whole."""
+    module, function = LOADERS["digits-o"]
+    source = getattr(importlib.import_module(module), function)(folder)
+    yield f"It comes with scikit-learn: {len(source):,} training images."
+
+
+def check_own(name: str, console: Console) -> Iterator[str]:
+    """Own images, read as training would read them: every file is decoded once."""
+    from josrc.runs import plan, prepared
+    from josrc.sizing import describe_classes
+
+    config, source = plan(name)
+    assert source is not None
+    data = config.data.model_copy(update={"resident": False})
+    source = prepared(source, config.model_copy(update={"data": data}), console)
+    held = 0 if source.val is None else len(source.val)
+    tested = 0 if source.test_images is None else len(source.test_images)
+    yield f"{len(source):,} images to train on, {held:,} held out, {tested:,} to test on."
+    yield describe_classes(source)
+    for path, reason in source.skipped or ():
+        yield f"No image: {path}: {reason}"

@@ -1,0 +1,1 @@
+"""A person looks at the verdicts, decides, and gets a corrected data set."""

@@ -1,0 +1,204 @@
+"""``josrc apply``: the corrected data set, from what people decided and what josrc is sure of."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from josrc.audit.files import TITLES
+from josrc.config import RunConfig
+from josrc.data.noise import CLEAN
+from josrc.data.source import Source
+from josrc.engine.runfolder import RunFolder
+from josrc.errors import UserError
+from josrc.review.index import read_verdicts
+from josrc.review.store import Decision, Store, accepted
+from josrc.terminal import say
+
+Way = Literal["copy", "hard", "sym"]
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A sample of the corrected data set.
+
+    Attributes:
+        row: its line in ``verdicts.csv``, from 0.
+        id: what it is called.
+        given: the label it came with.
+        label: the label it gets.
+    """
+
+    row: int
+    id: str
+    given: str
+    label: str
+
+
+@dataclass
+class Tally:
+    """What was done, by count: of each outcome, by whom."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+
+    def of(self, outcome: str) -> int:
+        """How many samples had an outcome, whoever said so."""
+        return sum(count for (found, _), count in self.counts.items() if found == outcome)
+
+    def sentences(self, classes: Iterable[str]) -> str:
+        """For the screen."""
+        said = []
+        for outcome, title in (("relabel", "relabelled"), ("remove", "removed"), ("keep", "kept")):
+            by = {who: self.counts[outcome, who] for who in ("decision", "verdict")}
+            parts = ", ".join(f"{count:,} by {who}" for who, count in by.items() if count)
+            said.append(f"{self.of(outcome):,} {title}" + (f" ({parts})" if parts else ""))
+        text = f"{', '.join(said)}, {self.of('untouched'):,} not decided on and left as they were."
+        empty = [name for name in classes if not self.labels[name]]
+        if empty:
+            text += f"\nNo image is left of: {', '.join(empty)}."
+        return text
+
+
+def apply_run(
+    path: Path,
+    out: Path,
+    *,
+    auto: float | None = None,
+    way: Way | None = None,
+    overwrite: bool = False,
+    data_root: Path | None = None,
+    console: Console,
+) -> Tally:
+    """Write the corrected data set of a run. Original files are only read.
+
+    Args:
+        path: the run folder.
+        out: a CSV file, or with ``way`` a folder.
+        auto: verdicts that are at least this sure count where nobody has decided.
+        way: how images get into the folder: by copy, hard or symbolic link.
+        overwrite: replace what an earlier ``apply`` wrote there.
+        data_root: where the data is now, if it has moved.
+        console: where the counts are told.
+    """
+    from josrc.review.output import in_own_files, write_folder, write_labels, write_manifest
+    from josrc.runs import open_run
+
+    if way is None and out.suffix.lower() != ".csv":
+        raise UserError(
+            f"{out} does not end in .csv. To write a folder of class folders add --copy or --link."
+        )
+    folder, source = open_run(path, data_root=data_root)
+    config = folder.read_config()
+    decided = read_decisions(folder.audit)
+    if not decided and auto is None:
+        raise UserError(
+            f"Nobody has decided on anything in {path} yet. Look at its verdicts: josrc review "
+            f"{path}. Or take what josrc is sure of: --auto 0.9."
+        )
+    tally = Tally()
+    samples = corrected(folder, source, decided, auto, tally)
+    protect(out, folder, config, way)
+    if config.data.test is not None:
+        source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
+    name = shlex.quote(str(out))
+    again = f"josrc train {name}"
+    if way is not None:
+        write_folder(out, source, samples, way, overwrite)
+    elif in_own_files(source):
+        outside = write_manifest(out, source, samples, overwrite)
+        again += " --allow-outside" if outside else ""
+    else:
+        write_labels(out, source, samples, tally, overwrite)
+        again = f"josrc train {shlex.quote(config.data.name)} --noise-file {name}"
+    again += f" --test {shlex.quote(str(config.data.test))}" if config.data.test else ""
+    say(
+        console,
+        f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}\n"
+        f"Train again: {again}",
+    )
+    return tally
+
+
+def read_decisions(audit: Path) -> dict[int, tuple[str, Decision]]:
+    """What people decided on a run: of every row the sample's id and the decision."""
+    if not (audit / "decisions.sqlite").is_file():
+        return {}
+    store = Store(audit)
+    try:
+        return store.decisions()
+    finally:
+        store.close()
+
+
+def corrected(
+    folder: RunFolder,
+    source: Source,
+    decided: Mapping[int, tuple[str, Decision]],
+    auto: float | None,
+    tally: Tally,
+) -> list[Corrected]:
+    """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
+    verdicts = folder.audit / "verdicts.csv"
+    if not verdicts.is_file():
+        raise UserError(f"{verdicts} is missing. Write it: josrc audit {folder.path}")
+    found = list(_corrected(verdicts, decided, auto, tally))
+    expected = len(source) + (0 if source.val is None else len(source.val))
+    if tally.counts.total() != expected:
+        raise UserError(
+            f"{verdicts} has {tally.counts.total():,} samples, but the data has {expected:,}. "
+            f"Write it anew: josrc audit {folder.path}"
+        )
+    return found
+
+
+def _corrected(
+    verdicts: Path,
+    decided: Mapping[int, tuple[str, Decision]],
+    auto: float | None,
+    tally: Tally,
+) -> Iterator[Corrected]:
+    for row, cells in enumerate(read_verdicts(verdicts)):
+        sample_id, _, given, verdict, suggested, _, _, confidence, _ = cells
+        who, decision = "decision", decided.get(row, ("", None))[1]
+        if decision is None:
+            who, decision = "verdict", _by_verdict(verdict, suggested, float(confidence), auto)
+        outcome, label = decision or ("untouched", None)
+        tally.counts[outcome, who] += 1
+        if outcome != "remove":
+            tally.labels[label or given] += 1
+            # A million samples share a few labels.
+            yield Corrected(row, sample_id, sys.intern(given), sys.intern(label or given))
+
+
+def _by_verdict(
+    verdict: str, suggested: str, confidence: float, auto: float | None
+) -> Decision | None:
+    if auto is None or confidence < auto or verdict == TITLES[CLEAN]:
+        return None
+    action, label = accepted(verdict, suggested)
+    if action == "remove":
+        return "remove", None
+    return ("relabel", label) if label else None
+
+
+def protect(out: Path, folder: RunFolder, config: RunConfig, way: Way | None) -> None:
+    """Raise an error if something that was there before josrc could be written over."""
+    target, run = out.resolve(), folder.path.resolve()
+    originals = [path for path in (config.data.test, config.data.noise_file) if path is not None]
+    if config.data.name.startswith("/"):
+        originals.append(Path(config.data.name))
+    for original in (path.resolve() for path in originals):
+        if target == original or target in original.parents:
+            raise UserError(f"{out} is or holds the original {original}. Name another --out.")
+        if way is not None and original.is_dir() and original in target.parents:
+            raise UserError(f"{out} lies inside of the original data. Name another --out.")
+    if target == run or run in target.parents or target in run.parents:
+        raise UserError(f"{out} lies inside of the run folder or holds it. Name another --out.")

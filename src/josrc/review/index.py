@@ -1,0 +1,131 @@
+"""``audit/verdicts.csv`` as a table that can be paged through, however long it is.
+
+The index can be made anew at any time. What people decided lies in another file, see store.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from josrc.audit.files import COLUMNS, TITLES
+from josrc.data.noise import CLEAN
+from josrc.errors import UserError
+from josrc.files import replacing
+
+VERSION = 1
+# Verdicts below this confidence may be shown by themselves: they are worth a second look.
+BORDERLINE = 0.7
+# Where a sample stands in the queue: steps of its certainty, and its row to tell equals apart.
+STEPS, ROWS = 10_000, 2**32
+
+SCHEMA = """
+CREATE TABLE sample (
+    row INTEGER PRIMARY KEY, id TEXT, path TEXT, given TEXT, verdict TEXT, suggested TEXT,
+    p_clean REAL, p_ood REAL, confidence REAL, reason TEXT, place INTEGER);
+CREATE TABLE census (verdict TEXT, given TEXT, samples INTEGER);
+CREATE TABLE origin (version INTEGER, bytes INTEGER, changed INTEGER);
+"""
+INDEXES = """
+CREATE INDEX by_place ON sample (place);
+CREATE INDEX by_verdict ON sample (verdict, place);
+CREATE INDEX by_given ON sample (given, place);
+"""
+
+# Paths that are no UTF-8 stay bytes: whoever opens them needs them as they are.
+Sample = tuple[int, str, str | bytes, str, str, str, float, float, float, str, int]
+
+
+def indexed(audit: Path) -> Path:
+    """The index of the verdicts in an audit folder, made anew if they have changed."""
+    verdicts, path = audit / "verdicts.csv", audit / "index.sqlite"
+    if not verdicts.is_file():
+        raise UserError(f"{verdicts} is missing. Write it: josrc audit {audit.parent}")
+    now = (VERSION, verdicts.stat().st_size, verdicts.stat().st_mtime_ns)
+    if not path.is_file() or _origin(path) != now:
+        _build(path, verdicts, now)
+    return path
+
+
+def _origin(path: Path) -> tuple[int, ...] | None:
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            found: tuple[int, ...] | None = database.execute("SELECT * FROM origin").fetchone()
+            return found
+    except sqlite3.DatabaseError:
+        return None
+
+
+def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
+    with replacing(path) as partial:
+        partial.unlink(missing_ok=True)
+        with closing(sqlite3.connect(partial, isolation_level=None)) as database:
+            # Nothing to protect: it is either complete and takes its place, or thrown away.
+            database.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;")
+            for statement in SCHEMA.split(";"):
+                database.execute(statement)
+            census: Counter[tuple[str, str]] = Counter()
+            try:
+                database.executemany(
+                    f"INSERT INTO sample VALUES ({', '.join('?' * 11)})", _samples(verdicts, census)
+                )
+            except UnicodeEncodeError:
+                raise UserError(f"{verdicts}: a class has a name that is no UTF-8.") from None
+            counts = [(*kind, count) for kind, count in census.items()]
+            database.executemany("INSERT INTO census VALUES (?, ?, ?)", counts)
+            database.execute("INSERT INTO origin VALUES (?, ?, ?)", origin)
+            for statement in INDEXES.split(";"):
+                database.execute(statement)
+            database.execute("COMMIT")
+
+
+def _samples(verdicts: Path, census: Counter[tuple[str, str]]) -> Iterator[Sample]:
+    for row, cells in enumerate(read_verdicts(verdicts)):
+        sample_id, path, given, verdict, suggested, p_clean, p_ood, confidence, reason = cells
+        sample_id, raw = shown(os.fsencode(sample_id)), os.fsencode(path)
+        location = path if shown(raw) == path else raw
+        census[verdict, given] += 1
+        sure = float(confidence)
+        place = queue_place(row, verdict, sure)
+        yield (
+            row, sample_id, location, given, verdict, suggested, float(p_clean), float(p_ood),
+            sure, reason, place,
+        )  # fmt: skip
+
+
+def read_verdicts(path: Path) -> Iterator[list[str]]:
+    """The lines of ``verdicts.csv``, one after the other."""
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        lines = csv.reader(file)
+        if next(lines, None) != list(COLUMNS):
+            raise UserError(f"{path} has other columns than josrc writes: {', '.join(COLUMNS)}.")
+        for cells in lines:
+            if len(cells) != len(COLUMNS) or cells[3] not in TITLES.values():
+                raise UserError(f"{path}, line {lines.line_num}: this is no verdict.")
+            yield cells
+
+
+def shown(name: bytes | str) -> str:
+    """A name as text that can be shown."""
+    return name if isinstance(name, str) else name.decode("utf-8", "replace")
+
+
+def queue_place(row: int, verdict: str, confidence: float) -> int:
+    """The place of a sample in the queue: surely wrong labels first, surely right ones last.
+
+    One number from the most certain suspicion over the borderline cases to the most certain clean
+    label, so that whoever stops early has seen what matters most. No two samples share one.
+    """
+    certainty = 1 - confidence if verdict == TITLES[CLEAN] else 1 + confidence
+    return round((2 - certainty) * STEPS) * ROWS + row
+
+
+def borderline_places() -> tuple[int, int]:
+    """First and last place in the queue of verdicts below the confidence ``BORDERLINE``."""
+    first, last = round((1 - BORDERLINE) * STEPS), round((1 + BORDERLINE) * STEPS)
+    return (first + 1) * ROWS, last * ROWS - 1

@@ -1,0 +1,133 @@
+"""``josrc review``: open a run and serve its review on this machine alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+import shlex
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from josrc.errors import UserError
+from josrc.terminal import say
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from josrc.engine.runfolder import RunFolder
+    from josrc.review.pictures import Pictures
+    from josrc.review.store import Store
+
+ADDRESS = "127.0.0.1"
+
+
+def serve(
+    path: Path,
+    *,
+    port: int = 0,
+    data_root: Path | None = None,
+    browser: bool = False,
+    console: Console,
+) -> None:
+    """Serve the review of a run until Ctrl-C.
+
+    Args:
+        path: the run folder.
+        port: to listen on; 0: any that is free.
+        data_root: where the data is now, if it has moved.
+        browser: open the page in one.
+        console: where the address is printed.
+    """
+    for library in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(library) is None:
+            raise UserError(f"josrc review needs {library}: install josrc[review].")
+    import uvicorn
+
+    from josrc.engine.runfolder import RunFolder
+    from josrc.review.app import Review, create_app
+    from josrc.review.store import Store
+
+    folder = RunFolder(path)
+    folder.read_config()  # says if this is no run
+    if not (folder.audit / "index.sqlite").is_file():
+        say(console, f"Reading {folder.audit / 'verdicts.csv'} ...")
+    store = Store(folder.audit)
+    try:
+        pictures, classes = _pictures(folder, store, data_root)
+        token = secrets.token_urlsafe(32)
+        with _listening(port) as listening:
+            port = listening.getsockname()[1]
+            review = Review(folder.path.absolute().name, classes, store, pictures)
+            app = create_app(review, token, f"josrc-review-{port}")
+            address = f"http://{ADDRESS}:{port}/?token={token}"
+            say(console, f"Review of {path}: {address}\nEnd it with Ctrl-C.")
+            if browser:
+                _open(address)
+            config = uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, lifespan="off",
+                ws="none", timeout_graceful_shutdown=2,
+            )  # fmt: skip
+            uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # this is how a review ends
+    finally:
+        decided = sum(counts["decided"] for counts in store.progress().values())
+        store.close()
+    name = shlex.quote(str(path))
+    say(
+        console,
+        f"{decided:,} decisions are in {store.path}.\n"
+        f"Go on: josrc review {name}\nWrite the corrected data: josrc apply {name} --out FILE.csv",
+    )
+
+
+def _pictures(
+    folder: RunFolder, store: Store, data_root: Path | None
+) -> tuple[Pictures, list[str]]:
+    """The pictures of a run, and the classes its samples may have."""
+    from josrc.data.decode import read_picture
+    from josrc.review.pictures import Pictures, part_of
+    from josrc.runs import open_run
+
+    cache = folder.audit / "thumbnails"
+    rows = sum(counts["samples"] for counts in store.progress().values())
+    if store.in_files():
+        # No need to look for a million files again. One that is gone has no picture, that is all.
+        names = [name for name, _ in store.classes()]
+        return Pictures(rows, lambda row: read_picture(store.location(row)), cache), names
+    _, source = open_run(folder.path, data_root=data_root)
+    held = 0 if source.val is None else len(source.val)
+    if rows != len(source) + held:
+        raise UserError(
+            f"{folder.audit / 'verdicts.csv'} has {rows:,} samples, but the data has "
+            f"{len(source) + held:,}. Write it anew: josrc audit {folder.path}"
+        )
+
+    def find(row: int) -> Image.Image:
+        part, index = part_of(source, row)
+        return part.picture(index)
+
+    return Pictures(rows, find, cache), source.closed_names
+
+
+def _listening(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((ADDRESS, port))
+        listening.listen()  # whoever opens the address at once waits, and is not turned away
+    except OSError as error:
+        listening.close()
+        raise UserError(
+            f"Port {port} can't be used: {error.strerror}. Name another --port."
+        ) from None
+    return listening
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    webbrowser.open(address)

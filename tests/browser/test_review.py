@@ -1,0 +1,171 @@
+"""The review in a real browser: ten images to the applied CSV, and what may go wrong meanwhile."""
+
+from __future__ import annotations
+
+import csv
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from josrc.cli import main
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=document.title='hacked'>"
+Serving = Callable[[Path], tuple[Any, str]]
+Visit = Callable[..., Any]
+
+
+def badge(page: Any, row: int) -> Any:
+    return page.locator(f"#sample-{row} .badge")
+
+
+def saved(page: Any, row: int, text: str) -> None:
+    """Wait until the page says that a decision is on disk."""
+    page.locator(f"#sample-{row} .badge", has_text=re.compile(f"^{re.escape(text)}$")).wait_for()
+
+
+def at(page: Any, row: int) -> None:
+    """Wait until the cursor is at a sample."""
+    page.locator(f"#sample-{row}.cursor").wait_for()
+
+
+def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: Visit) -> None:
+    page = visit(serving(reviewed)[1])
+    # The queue: 0, 8, 16, 1, 9, 17, 2, 10, 18, 3, 11, 19, then the foreign ones 4, 12, 20.
+    at(page, 0)
+    assert page.url.endswith("/"), "the token is not left in the address"
+    assert page.locator("#left").inner_text() == "15 of 15 left"
+    for key, row, text in (("a", 0, "now cat"), ("k", 8, "kept"), ("r", 16, "removed")):
+        at(page, row)
+        page.keyboard.press(key)
+        saved(page, row, text)
+    at(page, 1)
+    page.keyboard.press("l")
+    page.keyboard.type("do")
+    page.keyboard.press("Enter")
+    saved(page, 1, "now dog")
+    page.keyboard.press("r")
+    saved(page, 9, "removed")
+    page.keyboard.press("u")
+    badge(page, 9).wait_for(state="detached")
+    at(page, 9)
+    page.keyboard.press("a")
+    saved(page, 9, "now dog")
+    # Four at once: from 17 to 10 and, by Ctrl-click, 12.
+    page.locator("#sample-17").click()
+    page.locator("#sample-10").click(modifiers=["Shift"])
+    page.locator("#sample-12").click(modifiers=["Control"])
+    assert page.locator("#aim").inner_text() == "Decide on 4 images at once"
+    page.keyboard.press("a")
+    saved(page, 17, f"now {HOSTILE}")
+    saved(page, 2, "now cat")
+    saved(page, 10, "now dog")
+    saved(page, 12, "removed")
+    page.locator("#left", has_text="6 of 15 left").wait_for()
+    page.locator("[value=clean]").click()
+    at(page, 23)
+    page.locator("[data-action=remove]").click()
+    saved(page, 23, "removed")
+
+    out = reviewed.parent / "clean.csv"
+    with pytest.raises(SystemExit, match="0"):
+        main(["apply", str(reviewed), "--out", str(out)])
+    with out.open(newline="", encoding="utf-8") as file:
+        found = {row["id"]: row["label"] for row in csv.DictReader(file)}
+    expected = {f"{HOSTILE}/{n}.png": HOSTILE for n in range(8)}
+    expected |= {f"cat/{n}.png": "cat" for n in range(1, 8)} | {"cat/0 'q\" <b>.png": "cat"}
+    expected |= {f"dog/{n}.png": "dog" for n in range(8)}
+    for gone in ("dog/0.png", "cat/4.png", "dog/7.png"):
+        del expected[gone]
+    expected |= {f"{HOSTILE}/0.png": "cat", f"{HOSTILE}/1.png": "dog", f"{HOSTILE}/2.png": "cat"}
+    expected |= {"cat/1.png": "dog", "cat/2.png": "dog", "dog/1.png": HOSTILE}
+    assert found == expected
+
+
+def test_reload_and_a_second_tab(reviewed: Path, serving: Serving, visit: Visit) -> None:
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    other = page.context.new_page()
+    other.goto(page.url)
+    at(other, 0)
+    page.bring_to_front()
+    page.keyboard.press("a")
+    saved(page, 0, "now cat")
+    other.bring_to_front()
+    saved(other, 0, "now cat")
+    other.keyboard.press("u")
+    badge(other, 0).wait_for(state="detached")
+    page.bring_to_front()
+    badge(page, 0).wait_for(state="detached")
+    page.locator("#sample-0").click()
+    page.keyboard.press("k")
+    saved(page, 0, "kept")
+    page.reload()
+    at(page, 8)
+    assert page.locator("#left").inner_text() == "14 of 15 left"
+    assert page.locator("#sample-0").count() == 0, "only what is left to decide"
+    page.locator("#state").select_option("decided")
+    saved(page, 0, "kept")
+
+
+def test_a_killed_server_between_two_decisions(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    server, address = serving(reviewed)
+    page = visit(address)
+    at(page, 0)
+    page.keyboard.press("a")
+    saved(page, 0, "now cat")
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    page.keyboard.press("r")
+    saved(page, 8, "not saved")
+    page.locator("#banner", has_text="does not answer").wait_for()
+    assert badge(page, 0).inner_text() == "now cat"
+
+    page = visit(serving(reviewed)[1])
+    at(page, 8)
+    page.locator("#state").select_option("decided")
+    saved(page, 0, "now cat")
+    assert page.locator("#grid li").count() == 1
+    page.keyboard.press("u")
+    badge(page, 0).wait_for(state="detached")
+
+
+def test_names_are_never_markup(reviewed: Path, serving: Serving, visit: Visit) -> None:
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    assert page.locator("#labels .was").inner_text() == HOSTILE
+    assert page.locator("#reason").inner_text() == f"Because of {HOSTILE}."
+    page.locator("#sample-8").click()
+    page.locator("#path", has_text="0 'q\" <b>.png").wait_for()
+    picture = page.locator("#picture img")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 40
+    page.keyboard.press("l")
+    page.keyboard.type("<IMG")
+    assert page.locator("#choices li").all_inner_texts() == [HOSTILE]
+    page.keyboard.press("Enter")
+    saved(page, 8, f"now {HOSTILE}")
+    page.locator("#given").select_option(HOSTILE)
+    at(page, 0)
+    page.locator("#search").fill("nothing <script>")
+    page.locator("#empty", has_text="Nothing is left").wait_for()
+    assert page.title() == "run · josrc review"
+    assert page.evaluate("document.querySelectorAll('[onerror], script:not([src]), b').length") == 0
+
+
+def test_a_missing_image_has_a_placeholder_on_a_phone(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    (reviewed.parent / "photos" / HOSTILE / "0.png").unlink()
+    page = visit(serving(reviewed)[1], width=390, height=844, dark=True)
+    page.locator("#sample-0 .none", has_text="no picture").wait_for()
+    page.locator("#picture .none", has_text="the file does not exist").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("[data-action=keep]").click()
+    saved(page, 0, "kept")

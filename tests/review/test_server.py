@@ -1,0 +1,255 @@
+"""The real server: what it refuses, what it serves, and what a kill leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from PIL import Image
+
+from josrc.cli import main
+from josrc.review.store import Store
+
+Serving = Callable[[Path], tuple[Any, str]]
+OTHER = "http://evil.example"
+
+
+class Client:
+    """Speaks to a server as a browser would that has opened the printed address."""
+
+    def __init__(self, address: str) -> None:
+        found = urlsplit(address)
+        self.host = found.netloc
+        self.token = parse_qs(found.query)["token"][0]
+        port = int(self.host.split(":")[1])
+        self.headers = {
+            "Host": self.host,
+            "Cookie": f"josrc-review-{port}={self.token}",
+            "Origin": f"http://{self.host}",
+            "Content-Type": "application/json",
+        }
+
+    def ask(
+        self, method: str, path: str, body: Any = None, **changes: str | None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and content; ``changes`` to headers, none leaves one out."""
+        headers = self.headers | {k.replace("_", "-"): v for k, v in changes.items()}
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection(self.host, timeout=30)
+        connection.putrequest(method, path, skip_host=True)
+        for name, value in headers.items():
+            if value is not None:
+                connection.putheader(name, value)
+        if content is not None:
+            connection.putheader("Content-Length", str(len(content)))
+        connection.endheaders()
+        try:
+            if content is not None:
+                connection.send(content)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused before all was said
+        answer = connection.getresponse()
+        found = answer.status, dict(answer.getheaders()), answer.read()
+        connection.close()
+        return found
+
+    def decide(self, rows: list[int], action: str, **more: str) -> tuple[int, Any]:
+        """A decision."""
+        asked = {"rows": rows, "action": action, **more}
+        status, _, content = self.ask("POST", "/api/decide", asked)
+        return status, json.loads(content) if status == 200 else content.decode()
+
+
+def decided(run: Path) -> set[int]:
+    store = Store(run / "audit")
+    found = set(store.decisions())
+    store.close()
+    return found
+
+
+def fingerprint(folder: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_what_is_refused(reviewed: Path, serving: Serving) -> None:
+    client = Client(serving(reviewed)[1])
+    keep = {"rows": [1], "action": "keep"}
+    big = {"rows": [1], "action": "keep", "label": "x" * 200_000}
+    refused: list[tuple[int, str, str, Any, dict[str, str | None]]] = [
+        # who asks
+        (403, "GET", "/", None, {"Cookie": None}),
+        (403, "GET", "/?token=wrong", None, {"Cookie": None}),
+        (403, "GET", "/?token=wrong", None, {}),
+        (403, "GET", "/?token=%C3%A4", None, {"Cookie": None}),
+        (403, "GET", "/review.js", None, {"Cookie": None}),
+        (403, "GET", "/thumbnail/0", None, {"Cookie": client.headers["Cookie"][:-1]}),
+        (403, "POST", "/api/decide", keep, {"Cookie": None}),
+        (421, "GET", "/api/queue", None, {"Host": "evil.example"}),
+        (421, "GET", "/api/queue", None, {"Host": f"evil.example:{client.host.split(':')[1]}"}),
+        (421, "POST", "/api/decide", keep, {"Host": "127.0.0.1.evil.example:80"}),
+        (403, "GET", "/api/queue", None, {"Origin": OTHER}),
+        (403, "POST", "/api/decide", keep, {"Origin": OTHER}),
+        (403, "POST", "/api/decide", keep, {"Origin": None}),
+        (403, "POST", "/api/decide", keep, {"Origin": "null"}),
+        (403, "POST", "/api/decide", keep, {"Origin": "http://127.0.0.1:1"}),
+        (403, "POST", f"/api/decide?token={client.token}", keep, {"Origin": OTHER}),
+        # where
+        (404, "GET", "/../../../../etc/passwd", None, {}),
+        (404, "GET", "/thumbnail/../../../etc/passwd", None, {}),
+        (404, "GET", "/thumbnail/..%2f..%2f..%2fetc%2fpasswd", None, {}),
+        (404, "GET", "/image//etc/passwd", None, {}),
+        (404, "GET", "/thumbnail/-1", None, {}),
+        (404, "GET", "/thumbnail/24", None, {}),
+        (404, "GET", "/image/99999999999999999999", None, {}),
+        (404, "GET", "/page/review.js", None, {}),
+        (405, "GET", "/api/decide", None, {}),
+        # what
+        (413, "POST", "/api/decide", big, {}),
+        (413, "POST", "/api/undo", b"x" * 5_000_000, {}),
+        (415, "POST", "/api/decide", keep, {"Content_Type": "text/plain"}),
+        (400, "POST", "/api/decide", b"{rows", {}),
+        (400, "POST", "/api/decide", b"[1]", {}),
+        (400, "POST", "/api/decide", {"rows": [], "action": "keep"}, {}),
+        (400, "POST", "/api/decide", {"rows": list(range(3000)), "action": "keep"}, {}),
+        (400, "POST", "/api/decide", {"rows": [1], "action": "burn"}, {}),
+        (400, "POST", "/api/decide", {"rows": [1], "action": ["keep"]}, {}),
+        (400, "POST", "/api/decide", {"rows": [1], "action": "label", "label": "emu"}, {}),
+        (400, "POST", "/api/decide", {"rows": [1], "action": "label", "label": {}}, {}),
+        (404, "POST", "/api/decide", {"rows": [1, 24], "action": "keep"}, {}),
+        (404, "POST", "/api/decide", {"rows": [-1], "action": "keep"}, {}),
+        (404, "POST", "/api/decide", {"rows": [True], "action": "keep"}, {}),
+        (404, "POST", "/api/decide", {"rows": ["../1"], "action": "keep"}, {}),
+        (400, "GET", "/api/queue?after=x", None, {}),
+        (400, "GET", f"/api/queue?after={2**70}", None, {}),
+    ]
+    for status, method, path, body, changes in refused:
+        found, headers, content = client.ask(method, path, body, **changes)
+        assert found == status, (method, path, changes, content)
+        assert b"root:" not in content
+        assert "set-cookie" not in headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+    assert decided(reviewed) == set()
+
+
+def test_the_token_opens_the_page_and_becomes_a_cookie(reviewed: Path, serving: Serving) -> None:
+    address = serving(reviewed)[1]
+    client = Client(address)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", address)
+    status, headers, content = client.ask("GET", f"/?token={client.token}", Cookie=None)
+    assert status == 200
+    assert b"<title>josrc review" in content
+    assert {"HttpOnly", "SameSite=Strict"} <= set(headers["set-cookie"].split("; "))
+    assert headers["set-cookie"].split("; ")[0] == client.headers["Cookie"]
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "set-cookie" not in client.ask("GET", "/")[1]
+    port = f":{int(client.host.split(':')[1]):04X}"
+    listening = [
+        line.split()[1]
+        for family in ("tcp", "tcp6")
+        for line in Path("/proc/net", family).read_text().splitlines()[1:]
+        if line.split()[1].endswith(port) and line.split()[3] == "0A"
+    ]
+    assert listening == [f"0100007F{port}"], "127.0.0.1 alone"
+
+
+def test_pictures_come_by_row_are_kept_and_leave_the_originals_alone(
+    reviewed: Path, serving: Serving
+) -> None:
+    photos = reviewed.parent / "photos"
+    before = fingerprint(photos)
+    client = Client(serving(reviewed)[1])
+    for row, colour in ((0, (200, 40, 40)), (8, (40, 200, 40)), (23, (40, 40, 200))):
+        for kind in ("thumbnail", "image"):
+            status, headers, content = client.ask("GET", f"/{kind}/{row}")
+            assert (status, headers["content-type"]) == (200, "image/webp")
+            picture = Image.open(io.BytesIO(content)).convert("RGB")
+            assert picture.size == (40, 30)
+            assert picture.getpixel((20, 15)) == colour
+    assert len(list((reviewed / "audit" / "thumbnails").rglob("*.webp"))) == 3
+    assert fingerprint(photos) == before
+    (photos / "cat" / "1.png").unlink()
+    (photos / "cat" / "2.png").write_bytes(b"junk")
+    (photos / "cat" / "0 'q\" <b>.png").unlink()
+    assert client.ask("GET", "/thumbnail/9")[::2] == (404, b"No picture: the file does not exist")
+    assert client.ask("GET", "/image/10")[0] == 404
+    assert client.ask("GET", "/thumbnail/8")[0] == 200, "from the cache"
+
+
+def test_a_second_client_sees_decisions_and_undo(reviewed: Path, serving: Serving) -> None:
+    address = serving(reviewed)[1]
+    first, second = Client(address), Client(address)
+    status, answer = first.decide([1, 2, 4], "accept")
+    assert status == 200
+    expected = {1: ("relabel", "cat"), 2: ("relabel", "cat"), 4: ("remove", None)}
+    assert {e["row"]: (e["outcome"], e["label"]) for e in answer["changes"]} == expected
+    seen = json.loads(second.ask("GET", "/api/changes?since=0")[2])
+    assert {e["row"]: (e["outcome"], e["label"]) for e in seen["changes"]} == expected
+    assert seen["progress"]["mislabelled"] == {"samples": 12, "decided": 2}
+    assert second.ask("POST", "/api/undo", {})[0] == 200
+    news = json.loads(first.ask("GET", f"/api/changes?since={seen['latest']}")[2])
+    assert {entry["row"] for entry in news["changes"]} == {1, 2, 4}
+    assert {entry["outcome"] for entry in news["changes"]} == {None}
+    assert decided(reviewed) == set()
+
+
+def test_a_kill_loses_no_decision(reviewed: Path, serving: Serving) -> None:
+    server, address = serving(reviewed)
+    client = Client(address)
+    for row in range(6):
+        assert client.decide([row], "keep")[0] == 200
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    assert decided(reviewed) == set(range(6))
+    again = Client(serving(reviewed)[1])
+    assert again.token != client.token
+    samples = json.loads(again.ask("GET", "/api/queue?state=open&limit=200")[2])["samples"]
+    assert {sample["row"] for sample in samples} == set(range(6, 24))
+    assert again.ask("POST", "/api/undo", {})[0] == 200
+    assert decided(reviewed) == set(range(5)), "what was done before the kill can be undone"
+
+
+def test_ctrl_c_ends_it_and_says_where_decisions_are(reviewed: Path, serving: Serving) -> None:
+    server, address = serving(reviewed)
+    assert Client(address).decide([3], "remove")[0] == 200
+    server.send_signal(signal.SIGINT)
+    said = server.communicate(timeout=30)[0]
+    assert server.returncode == 0
+    assert f"1 decisions are in {reviewed / 'audit' / 'decisions.sqlite'}" in said
+    assert "josrc apply" in said
+
+
+def test_mistakes_are_one_message(reviewed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = reviewed / "audit" / "verdicts.csv"
+    lines = verdicts.read_text().replace(f"{reviewed.parent}/", "").splitlines()
+    for path, text, message in (
+        (verdicts, "\n".join(lines[:-1]), "23 samples, but the data has 24"),
+        (verdicts, None, "josrc audit"),
+        (reviewed / "config.yaml", None, "config.yaml"),
+    ):
+        if text is None:
+            path.unlink()
+        else:
+            path.write_text(text)
+        with pytest.raises(SystemExit) as end:
+            main(["review", str(reviewed)])
+        assert end.value.code == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error

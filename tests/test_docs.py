@@ -1,0 +1,224 @@
+"""The commands and programs that README and docs show: they run, in the order of their page.
+
+All happens in a scratch folder in which the names of the docs (RUN, PATH, DIR ...) exist, with
+short trainings and a small network. A block that can't run in a test is marked on the line before
+it, with the reason: ``<!-- test: skip, needs the network -->``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+import typer
+import yaml
+from PIL import Image
+
+from josrc.cli import app, main
+from josrc.config import RunConfig
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Pages whose commands train much: `pytest -m slow` runs them.
+LONG = {"audit.md": "cross-validates for cleanlab", "josrc.md": "variants of one training"}
+# Commands that no page can wait for.
+ENDLESS = {"review": "serves until it is stopped"}
+SKIP = re.compile(r"<!-- test: skip, (.+) -->")
+COMMAND = re.compile(r"(\$ )?josrc ([a-z-].*)")
+
+
+@dataclass
+class Block:
+    """Lines of code on a page: ``python``, ``bash`` ... or ``text`` if they are only indented."""
+
+    kind: str
+    lines: list[str]
+    skipped: bool = False
+
+
+def blocks(text: str) -> Iterator[Block]:
+    block: Block | None = None
+    skipped = False
+    for line in [*text.splitlines(), "end"]:
+        fence = line.startswith("```")
+        if block is not None and block.kind != "text" and not fence:
+            block.lines.append(line)
+        elif block is not None and block.kind == "text" and line.startswith("    "):
+            block.lines.append(line[4:])
+        elif block is not None:
+            yield block
+            block = Block(line[3:], []) if fence and block.kind == "text" else None
+            skipped = False
+        elif fence or line.startswith("    "):
+            block = Block(line[3:] or "code", []) if fence else Block("text", [line[4:]])
+            block.skipped = skipped
+        if line.strip() and block is None:
+            skipped = SKIP.fullmatch(line.strip()) is not None
+
+
+def commands(block: Block) -> Iterator[tuple[list[str], str]]:
+    """Words of each command in a block, and the message that is shown below it, if any."""
+    for number, line in enumerate(block.lines):
+        found = COMMAND.fullmatch(line)
+        if found is not None:
+            below = block.lines[number + 1] if found[1] else ""
+            yield shlex.split(found[2], comments=True), below
+
+
+def shortened(words: list[str]) -> list[str]:
+    """The same command, but short: one epoch, large batches, a small network."""
+    words = [word.replace("resnet18", "test_resnet") for word in words if word != "--pretrained"]
+    if words[0] in ("train", "demo") or words[:2] in (["bench", "run"], ["bench", "audit"]):
+        if "--epochs" in words:
+            del words[words.index("--epochs") : words.index("--epochs") + 2]
+        words += ["--epochs", "1"]
+    if words[0] == "bench" and words[1] in ("run", "audit"):
+        words += ["--seeds", "1"]
+    if words[0] == "train":
+        words += ["--batch-size", "256"]
+        words += ["--overwrite"] if "RUN" in words else []
+        words += ["--image-size", "32"] if "test_resnet" in words else []
+    return words
+
+
+def shortened_program(code: str) -> str:
+    code = re.sub(r"epochs=\d+", "epochs=1", code)
+    code = re.sub(r"(josrc\.train\((?!.*epochs=).*)\)", r"\1, epochs=1)", code)
+    return code.replace("pretrained=True", "image_size=32").replace("resnet18", "test_resnet")
+
+
+@pytest.fixture
+def scratch(
+    pictures: Path,
+    finished: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small_cifar: None,
+) -> Path:
+    """A folder that holds whatever the docs give a name to."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("PATH", "DATA", "flowers"):
+        for path in pictures.glob("*/00*.png"):
+            place = Path(name) / path.relative_to(pictures)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
+    shutil.copytree(finished, "runs/second")
+    for name in ("DIR", "new", "RUN"):
+        Path(name).mkdir()
+    for name in ("1.jpg", "2.jpg"):
+        Image.open(next(pictures.glob("one/*.png"))).save(Path("new") / name)
+    torch.save(timm.create_model("test_resnet").state_dict(), "FILE")
+    return tmp_path
+
+
+def names_of_programs() -> dict[str, Any]:
+    """Names that programs in the docs take for granted."""
+    generator = np.random.default_rng(0)
+    X, X_test, X_new = (  # noqa: N806
+        generator.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8) for count in (60, 20, 5)
+    )
+    y, y_test = (np.arange(len(images)) % 3 for images in (X, X_test))
+    return {"X": X, "y": y, "X_test": X_test, "y_test": y_test, "X_new": X_new}
+
+
+def marked(page: Path) -> Any:
+    marks = [pytest.mark.slow] if page.name in LONG else []
+    return pytest.param(page, id=page.name, marks=marks)
+
+
+@pytest.mark.usefixtures("scratch")
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES])
+def test_what_a_page_shows_can_be_run(
+    page: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace = names_of_programs()
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.skipped:
+            continue
+        if block.kind == "python":
+            exec(compile(shortened_program("\n".join(block.lines)), page.name, "exec"), namespace)
+        keep_settings(block)
+        # RUN is the run of its own block, or any.
+        shutil.rmtree("RUN")
+        shutil.copytree(finished, "RUN")
+        for words, message in commands(block):
+            if words[0] in ENDLESS:
+                continue
+            code = run(words if message else shortened(words))
+            captured = capsys.readouterr()
+            if message:  # shown are mistakes, with what josrc answers
+                assert message in captured.err, words
+                assert code == 2, words
+            else:
+                assert code == 0, (words, captured.err)
+
+
+def keep_settings(block: Block) -> None:
+    """Settings that a page shows are the file my.yaml of its next command."""
+    with contextlib.suppress(yaml.YAMLError):
+        values = yaml.safe_load("\n".join(block.lines))
+        if isinstance(values, dict) and set(values) <= set(RunConfig.model_fields):
+            Path("my.yaml").write_text("\n".join(block.lines))
+
+
+def run(words: list[str]) -> int:
+    try:
+        main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_commands_and_options_exist_wherever_they_are_named(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    inline = re.findall(r"`josrc ([a-z-][^`\n]*)`", text)
+    shown = [shlex.join(words) for block in blocks(text) for words, _ in commands(block)]
+    for line in [*inline, *shown]:
+        command: Any = typer.main.get_command(app)
+        words = line.split()
+        while hasattr(command, "commands") and words and not words[0].startswith("-"):
+            assert words[0] in command.commands, f"josrc {line}"
+            command = command.commands[words.pop(0)]
+            if hasattr(command, "commands") and (not words or words[0] not in command.commands):
+                break
+        known = {"--help"}.union(*((*p.opts, *p.secondary_opts) for p in command.params))
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= known, f"josrc {line}: {options - known}"
+
+
+def test_blocks_are_found_as_they_are_written() -> None:
+    text = (
+        "Text\n\n    josrc train A\n    josrc: error\n\nText\n\n"
+        "```bash\n$ josrc eval B  # why\nmessage\n```\n\n<!-- test: skip, slow -->\n\n"
+        "```python\ncode\n```\n\n    josrc  epoch 1/3\n"
+    )
+    first, second, third, fourth = blocks(text)
+    assert [list(commands(block)) for block in (first, second, third, fourth)] == [
+        [(["train", "A"], "")],
+        [(["eval", "B"], "message")],
+        [],
+        [],
+    ]
+    assert [block.kind for block in (first, second, third, fourth)] == [
+        "text",
+        "bash",
+        "python",
+        "text",
+    ]
+    assert [block.skipped for block in (first, second, third, fourth)] == [
+        False,
+        False,
+        True,
+        False,
+    ]

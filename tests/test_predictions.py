@@ -1,0 +1,140 @@
+"""``josrc predict``: a line an image, whatever the images are and whichever of them are broken."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.stats import entropy
+
+import josrc as library
+from josrc.cli import main
+
+
+def josrc(*arguments: str | Path) -> int:
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def mixed(pictures: Path, tmp_path: Path) -> Path:
+    """Sound images in folders and folders therein, among files that give none."""
+    folder = tmp_path / "mixed"
+    shutil.copytree(pictures / "two", folder / "a" / "deep")
+    shutil.copy(pictures / "one" / "001.png", folder / 'a, "b"\n.png')
+    whole = (pictures / "one" / "001.png").read_bytes()
+    (folder / "half.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.jpg").touch()
+    (folder / "notes.txt").write_text("not a picture")
+    (folder / ".hidden.png").write_bytes(whole)
+    return folder
+
+
+def test_broken_files_are_listed_and_stop_nothing(
+    finished: Path, mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "p.csv"
+    assert josrc("predict", finished, mixed, "--top-k", "9", "--out", out) == 0
+    found = {row["path"]: row for row in rows(out)}
+    files = [path for path in mixed.rglob("*") if path.is_file() and path.name[0] != "."]
+    assert set(found) == set(map(str, files))
+    broken = {Path(path).name: row["reason"] for path, row in found.items() if row["reason"]}
+    assert broken["empty.jpg"] == "the file is empty"
+    assert broken["notes.txt"] == "not an image of a known format"
+    assert broken["half.png"].startswith("damaged")
+    assert len(broken) == 3
+    assert f"{len(files) - 3} images predicted, 3 files give no image" in capsys.readouterr().out
+    assert all(found[str(mixed / name)]["predicted_label"] == "" for name in broken)
+    assert not list(out.parent.glob("*.partial"))
+
+    predictor = library.Run.load(finished).predictor()
+    sound = [path for path, row in found.items() if not row["reason"]]
+    expected = predictor.probabilities(sound)
+    for path, opinion in zip(sound, expected, strict=True):
+        row = found[path]
+        order = np.argsort(-opinion)
+        names = ["predicted_label", *(f"predicted_label_{k}" for k in (2, 3, 4))]
+        shares = ["probability", *(f"probability_{k}" for k in (2, 3, 4))]
+        assert [row[name] for name in names] == [predictor.class_names[k] for k in order]
+        assert [float(row[name]) for name in shares] == pytest.approx(opinion[order], abs=1e-5)
+        doubt = entropy(opinion.astype(np.float64)) / np.log(4)
+        assert float(row["ood_score"]) == pytest.approx(doubt, abs=1e-5)
+    assert "predicted_label_5" not in rows(out)[0], "there are four classes"
+
+
+def test_files_folders_and_manifests_in_their_order(
+    finished: Path, pictures: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(pictures / "one", folder)
+    names = sorted(path.name for path in folder.iterdir())
+    (folder / "list.csv").write_text("file\n" + "\n".join(names[:3]) + "\ngone.png\n")
+    single = pictures / "two" / "002.png"
+    out = tmp_path / "p.csv"
+    assert josrc("predict", finished, single, folder / "list.csv", single, "--out", out) == 0
+    listed = [str(folder / name) for name in [*names[:3], "gone.png"]]
+    assert [row["path"] for row in rows(out)] == [str(single), *listed, str(single)]
+    assert [row["reason"] for row in rows(out)] == ["", "", "", "", "the file does not exist", ""]
+
+
+def test_worker_processes_change_nothing(finished: Path, pictures: Path, tmp_path: Path) -> None:
+    for workers in ("0", "2"):
+        out = tmp_path / f"{workers}.csv"
+        assert josrc("predict", finished, pictures, "--workers", workers, "--out", out) == 0
+    assert len(rows(tmp_path / "0.csv")) == 120
+    assert (tmp_path / "0.csv").read_bytes() == (tmp_path / "2.csv").read_bytes()
+
+
+def test_the_last_weights_on_request(finished: Path, pictures: Path, tmp_path: Path) -> None:
+    run, image = tmp_path / "run", pictures / "one" / "001.png"
+    shutil.copytree(finished, run)
+    (run / "weights" / "best.safetensors").unlink()
+    assert josrc("predict", run, image, "--out", tmp_path / "p.csv") == 2
+    assert josrc("predict", run, image, "--last", "--out", tmp_path / "p.csv") == 0
+
+
+def test_a_network_for_grey_images_takes_files(tmp_path: Path) -> None:
+    options = {"method": "standard", "epochs": 1, "batch_size": 256, "device": "cpu"}
+    run = library.train("digits-o", out=tmp_path / "run", **options)
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 8, 8), dtype=np.uint8)
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+    paths = [tmp_path / f"{number}.png" for number in range(5)]
+    assert josrc("predict", run.path, *paths, "--out", tmp_path / "p.csv") == 0
+    expected = run.predictor().probabilities(pixels).max(axis=1)
+    found = [float(row["probability"]) for row in rows(tmp_path / "p.csv")]
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_mistake_is_one_clear_message(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "far.csv").write_text("path\n/etc/passwd\n")
+    (tmp_path / "odd.csv").write_text("one,two\n1,2\n")
+    for path, message in {
+        "nowhere": "nowhere does not exist",
+        "empty": "There is no image to predict",
+        "far.csv": "--allow-outside",
+        "odd.csv": "no column for the path",
+    }.items():
+        out = tmp_path / "p.csv"
+        assert josrc("predict", finished, tmp_path / path, "--out", out) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err
+        assert "Traceback" not in captured.err
+        assert not out.exists()
+    assert josrc("predict", tmp_path, tmp_path) == 2
+    assert "not a josrc run folder" in capsys.readouterr().err
