@@ -268,6 +268,13 @@ def test_a_whole_copy_has_nothing_to_complain_of(
         list(clothing1m.check(shop / "nowhere"))
 
 
+def test_the_doctor_is_asked_by_name(broken_shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert josrc("doctor", "data", "clothing1m", broken_shop) != 0
+    said = capsys.readouterr()
+    assert "category_names_eng.txt: 14, as published" in " ".join(said.out.split())
+    assert "56, but 1,000,000 are published" in " ".join(said.err.split())
+
+
 # --- Food101N ------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,8 @@ CHECKS = {
     "digits-o": ("josrc.doctor", "check_loads"),
     "cifar100n-c": ("josrc.data.cifar", "check"),
     "cifar80n-o": ("josrc.data.cifar", "check"),
+    "clothing1m": ("josrc.data.clothing1m", "check"),
+    "food101n": ("josrc.data.food101n", "check"),
 }
 
 
