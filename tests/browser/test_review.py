@@ -39,7 +39,7 @@ def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: 
     # The queue: 0, 8, 16, 1, 9, 17, 2, 10, 18, 3, 11, 19, then the foreign ones 4, 12, 20.
     at(page, 0)
     assert page.url.endswith("/"), "the token is not left in the address"
-    assert page.locator("#left").inner_text() == "15 of 15 left"
+    page.locator("#left", has_text="15 of 15 left").wait_for()
     for key, row, text in (("a", 0, "now cat"), ("k", 8, "kept"), ("r", 16, "removed")):
         at(page, row)
         page.keyboard.press(key)
@@ -107,7 +107,7 @@ def test_reload_and_a_second_tab(reviewed: Path, serving: Serving, visit: Visit)
     saved(page, 0, "kept")
     page.reload()
     at(page, 8)
-    assert page.locator("#left").inner_text() == "14 of 15 left"
+    page.locator("#left", has_text="14 of 15 left").wait_for()
     assert page.locator("#sample-0").count() == 0, "only what is left to decide"
     page.locator("#state").select_option("decided")
     saved(page, 0, "kept")

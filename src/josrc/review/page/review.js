@@ -518,7 +518,6 @@ async function begin() {
     button.addEventListener("click", () => { ACTIONS[button.dataset.action](); showDetail(); });
   }
   document.addEventListener("keydown", pressed);
-  new IntersectionObserver(() => load(), { rootMargin: "800px" }).observe($("more"));
   const about = await ask("/api/about");
   state.classes = about.classes;
   $("run").textContent = about.name;
@@ -530,6 +529,8 @@ async function begin() {
   $("given").value = "";
   $("search").value = "";
   restart();
+  // Only now: a queue that is loaded twice would take cards away from under the first key.
+  new IntersectionObserver(() => load(), { rootMargin: "800px" }).observe($("more"));
   $("grid").focus({ preventScroll: true });
   setInterval(() => { if (!document.hidden) poll(); }, POLL);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
