@@ -84,6 +84,8 @@ def shortened(words: list[str]) -> list[str]:
         words += ["--epochs", "1"]
     if words[0] == "bench" and words[1] in ("run", "audit"):
         words += ["--seeds", "1"]
+    if words[0] == "apply" and "--auto" not in words:  # nobody is there to decide
+        words += ["--auto", "0.5"]
     if words[0] == "train":
         words += ["--batch-size", "256"]
         words += ["--overwrite"] if "RUN" in words else []

@@ -392,7 +392,8 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         if _doubtful(source.val):
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
         summary = write_audit(folder.audit, ledger, source, held_out)
-        write_report(folder, config, source)
+        if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
+            write_report(folder, config, source)
         return summary
 
 
