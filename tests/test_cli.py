@@ -294,7 +294,7 @@ def test_the_papers_command_runs_with_a_timm_backbone(tmp_path: Path) -> None:
 def test_the_demo_compares_both_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert josrc("demo", "--epochs", "1", "--out", tmp_path) == 0
     output = capsys.readouterr().out
-    for word in ("standard", "josrc", "test accuracy", "out of", "plots"):
+    for word in ("standard", "josrc", "test accuracy", "out of", "Verdicts:", "report.html"):
         assert word in output
 
 

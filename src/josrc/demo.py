@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from josrc.audit.folder import verdict_line
 from josrc.engine.metrics import GROUPS, Row
 from josrc.engine.runfolder import free_name
 from josrc.runs import Run, configure, start
@@ -27,8 +28,14 @@ def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run
         config = configure("digits-o", noise=NOISE, rate=RATE, method=method, epochs=epochs)
         runs.append(start(config, folder / method, console=console))
     console.print(_table(runs))
-    for run in runs:
-        say(console, f"{run.path}  plots: {run.path / 'plots'}")
+    judged = runs[-1]
+    if judged.audit:
+        say(console, verdict_line(judged.audit, judged.path / "audit"))
+    say(
+        console,
+        f"See which digits it doubts, in a browser: {judged.path / 'audit' / 'report.html'}\n"
+        "On images of your own: josrc train FOLDER",
+    )
     return runs
 
 
