@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import josrc
-from josrc.cli import main
+from commands import josrc as command
 
 # Digits 0 to 7 are the classes; 8 and 9 are foreign and lie in folders of others.
 CLASSES = 8
@@ -38,12 +38,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, in
     return root, true
 
 
-def command(*arguments: object) -> None:
-    with pytest.raises(SystemExit) as end:
-        main([str(argument) for argument in arguments])
-    assert not end.value.code
-
-
 def test_wrong_labels_and_foreign_pictures_are_found(
     folder: tuple[Path, dict[str, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,7 +46,7 @@ def test_wrong_labels_and_foreign_pictures_are_found(
     # As in the demo: pictures of 8x8 pixels, half the channels, and a digit is no mirrored digit.
     settings = ["model.width=0.5", "views.flip=false", "views.pad=1"]
     arguments = ["train", root, *settings, "--image-size", "8", "--epochs", "20"]
-    command(*arguments, "--val", "0.1", "--device", "cpu", "--out", run)
+    assert command(*arguments, "--val", "0.1", "--device", "cpu", "--out", run) == 0
     assert "Verdicts:" in capsys.readouterr().out
 
     with (run / "audit" / "verdicts.csv").open(newline="") as file:
@@ -82,7 +76,7 @@ def test_wrong_labels_and_foreign_pictures_are_found(
     assert len(held_out) == pytest.approx(0.1 * len(rows), rel=0.1)
 
     before = (run / "audit" / "verdicts.csv").read_text()
-    command("audit", run)
+    assert command("audit", run) == 0
     assert (run / "audit" / "verdicts.csv").read_text() == before
 
     frame = josrc.Run.load(run).verdicts()

@@ -14,20 +14,11 @@ import numpy as np
 import pytest
 import yaml
 
+from commands import josrc
 from josrc import __version__
-from josrc.cli import main
 
 FAST = ["--epochs", "2", "--device", "cpu", "--batch-size", "256", "--quiet"]
 NOISY = ["--noise", "symmetric", "--rate", "0.5"]
-
-
-def josrc(*arguments: str | Path) -> int:
-    """Run the command in this process; its exit code."""
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def process(*arguments: str | Path, **options: object) -> subprocess.Popen[str]:

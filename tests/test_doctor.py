@@ -10,17 +10,9 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR100
 
+from commands import josrc
 from josrc import __version__
-from josrc.cli import main
 from josrc.doctor import missing_packages
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def test_it_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:

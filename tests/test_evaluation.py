@@ -14,15 +14,7 @@ from PIL import Image
 from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
 
 import josrc as library
-from josrc.cli import main
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+from commands import josrc
 
 
 def rows(path: Path) -> list[dict[str, str]]:

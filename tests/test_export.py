@@ -16,17 +16,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import josrc as library
-from josrc.cli import main
+from commands import josrc
 from josrc.errors import UserError
 from josrc.export import export
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def prepared(path: Path, card: dict[str, Any]) -> NDArray[np.float32]:

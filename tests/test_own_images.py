@@ -19,19 +19,11 @@ import yaml
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from josrc.cli import main
+from commands import josrc
 from josrc.runs import Run
 
 FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
 STREAMED = ["data.resident=false", "--workers", "2"]
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def metrics(run: Path) -> list[dict[str, str]]:

@@ -12,15 +12,7 @@ from PIL import Image
 from scipy.stats import entropy
 
 import josrc as library
-from josrc.cli import main
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+from commands import josrc
 
 
 def rows(path: Path) -> list[dict[str, str]]:

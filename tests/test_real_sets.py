@@ -15,8 +15,8 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+from commands import josrc
 from josrc.bench.suite import run_suite
-from josrc.cli import main
 from josrc.config import DataConfig, resolve
 from josrc.data import clothing1m, food101n, load_source
 from josrc.data.loaders import balanced_order
@@ -29,14 +29,6 @@ from josrc.errors import UserError
 TINY = ["--model", "test_resnet", "--no-pretrained", "--image-size", "32", "--device", "cpu"]
 FAST = [*TINY, "--batch-size", "16", "--epochs", "1", "--workers", "1"]
 FOODS = ["apple_pie", "baklava", "cheesecake"]
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def draw(path: Path, shade: int) -> None:

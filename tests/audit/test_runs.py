@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import josrc
 from josrc.audit.folder import read_ledger
 from josrc.audit.measures import measure
 from josrc.audit.verdicts import Findings, judge
-from josrc.cli import main
 from josrc.data.source import load_source
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.runfolder import RunFolder
@@ -23,14 +23,6 @@ from josrc.methods import method_names
 from josrc.runs import audit, configure, settled
 
 TITLES = ["clean", "mislabelled", "out_of_distribution"]
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def verdicts(run: Path) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from PIL import Image
 
 import josrc
 from josrc.config import DataConfig, RunConfig, ViewConfig
-from josrc.data.loaders import Batch, EvaluationSet, Loader, ResidentLoader, create_loader
+from josrc.data.loaders import Batch, EvaluationSet, Loader, ResidentLoader, loader_for
 from josrc.data.own import open_source, prepare_source
 from josrc.data.source import Source
 from josrc.data.views import Normalise, create_view
@@ -47,7 +47,7 @@ def source_of(folder: Path, *, free: int = PLENTY, known: Any = None, **settings
 def loader_of(source: Source, batch_size: int = 8, views: int = 2, **view: Any) -> Loader:
     made = create_view(ViewConfig(pad=0, **view), source.size, views)
     normalise = Normalise(source, 14, CPU)
-    return create_loader(source, made, views, batch_size, normalise, CPU, workers=2)
+    return loader_for(source)(source, made, views, batch_size, normalise, CPU, workers=2)
 
 
 def batches(loader: Loader, seed: int = 1, epoch: int = 0, position: int = 0) -> Iterator[Batch]:

@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from josrc.cli import main
+from commands import josrc
 from josrc.review.store import Store
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
-
-
-def josrc(*arguments: str | Path) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def decide(run: Path, *steps: tuple[Any, ...]) -> None:

@@ -62,6 +62,7 @@ class Loader:
         batch_size: int,
         normalise: Normalise,
         device: torch.device,
+        workers: int | None = None,
         step_draws: int = 0,
         group_size: int = 1,
         epoch_samples: int | None = None,
@@ -82,6 +83,11 @@ class Loader:
         self.step_draws = torch.zeros(samples, step_draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self.plan: Plan = None, self.order, self.draws, self.step_draws
+        self._open(source, device, workers)
+
+    def _open(self, source: Source, device: torch.device, workers: int | None) -> None:
+        """Make ``tiles``, from which the views are drawn."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         """Samples of an epoch."""
@@ -99,8 +105,7 @@ class Loader:
 
     def draw_plan(self, seed: int, epoch: int) -> None:
         """Draw the plan of an epoch; done ahead of time, it costs the device no waiting."""
-        by_label = self.group_size > 1 or len(self) < len(self.label)
-        if self.plan[0] == (seed, epoch) and not by_label:  # labels change from run to run
+        if self.plan[0] == (seed, epoch):
             return
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.label), generator=generator)
@@ -111,6 +116,11 @@ class Loader:
         draws = torch.rand(self.draws.shape, generator=generator)
         step_draws = torch.rand(self.step_draws.shape, generator=generator)
         self.plan = (seed, epoch), order, draws, step_draws
+
+    def relabel(self, given: Labels) -> None:
+        """Take other labels for the same images; a plan may have been drawn by the old ones."""
+        self.label.copy_(torch.from_numpy(given))
+        self.plan = None, *self.plan[1:]
 
     def sizes(self, position: int = 0) -> list[int]:
         """Batch sizes from a place in the plan to its end; the last may be smaller.
@@ -150,24 +160,11 @@ class Loader:
 class ResidentLoader(Loader):
     """All images as one uint8 tensor on the device; a batch is one gather, without the host."""
 
-    def __init__(
-        self,
-        source: Source,
-        view: View,
-        views: int,
-        batch_size: int,
-        normalise: Normalise,
-        device: torch.device,
-        step_draws: int = 0,
-        group_size: int = 1,
-        epoch_samples: int | None = None,
-    ) -> None:
-        asked = source, view, views, batch_size, normalise, device
-        super().__init__(*asked, step_draws, group_size, epoch_samples)
+    def _open(self, source: Source, device: torch.device, workers: int | None) -> None:
         assert not isinstance(source.images, ImageFiles)
         tiles = torch.from_numpy(source.images).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
-        pad = view.pad
+        pad = self.view.pad
         self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
 
     def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
@@ -190,28 +187,14 @@ class StreamingLoader(Loader):
     device. ``tiles`` holds one batch and keeps its place, so that a captured step can read it.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        view: View,
-        views: int,
-        batch_size: int,
-        normalise: Normalise,
-        device: torch.device,
-        workers: int | None = None,
-        step_draws: int = 0,
-        group_size: int = 1,
-        epoch_samples: int | None = None,
-    ) -> None:
-        asked = source, view, views, batch_size, normalise, device
-        super().__init__(*asked, step_draws, group_size, epoch_samples)
+    def _open(self, source: Source, device: torch.device, workers: int | None) -> None:
         assert isinstance(source.images, ImageFiles)
         self.images, self.workers = source.images, workers
-        side = self.images.tile + 2 * view.pad
-        most = batch_size + 1  # a single left-over sample joins the batch before it
+        side = self.images.tile + 2 * self.view.pad
+        most = self.batch_size + 1  # a single left-over sample joins the batch before it
         self.tiles = torch.zeros(most, side, side, 3, dtype=torch.uint8, device=device)
         pin = device.type == "cuda"
-        self.pool = DecodingPool(self.images, workers, batch_size, pin=pin)
+        self.pool = DecodingPool(self.images, workers, self.batch_size, pin=pin)
         self.coming: Iterator[tuple[Tensor, Faults]] = iter(())
 
     def _expect(self, order: Tensor, position: int) -> None:
@@ -244,23 +227,9 @@ class StreamingLoader(Loader):
         return torch.arange(len(index), device=index.device)
 
 
-def create_loader(
-    source: Source,
-    view: View,
-    views: int,
-    batch_size: int,
-    normalise: Normalise,
-    device: torch.device,
-    workers: int | None = None,
-    step_draws: int = 0,
-    group_size: int = 1,
-    epoch_samples: int | None = None,
-) -> Loader:
-    """The loader for images in memory, or for those in files."""
-    asked = source, view, views, batch_size, normalise, device
-    if isinstance(source.images, ImageFiles):
-        return StreamingLoader(*asked, workers, step_draws, group_size, epoch_samples)
-    return ResidentLoader(*asked, step_draws, group_size, epoch_samples)
+def loader_for(source: Source) -> type[Loader]:
+    """The kind of loader for images in memory, or for those in files."""
+    return StreamingLoader if isinstance(source.images, ImageFiles) else ResidentLoader
 
 
 def balanced_order(order: Tensor, label: Tensor, size: int) -> Tensor:

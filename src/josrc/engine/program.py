@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from josrc.config import OptimizerConfig, RunConfig
-from josrc.data.loaders import EvaluationSet, create_loader
+from josrc.data.loaders import EvaluationSet, loader_for
 from josrc.data.noise import Labels
 from josrc.data.source import Images, Source
 from josrc.data.views import Normalise, create_view
@@ -52,7 +52,7 @@ class Program:
         normalise = Normalise(source, config.model.image_size, device, config.views.normalise)
         views, workers = self.method.views, config.data.workers
         view = create_view(config.views, source.size, views)
-        self.loader = create_loader(
+        self.loader = loader_for(source)(
             source,
             view,
             views,
@@ -231,7 +231,7 @@ class Program:
         unwritten = Ledger(len(source), self.device).fields
         state |= {f"ledger.{key}": value for key, value in unwritten.items()}
         self.load(state)
-        self.loader.label.copy_(torch.from_numpy(source.given))
+        self.loader.relabel(source.given)
         self.truth = Truth(source, self.device)
 
 

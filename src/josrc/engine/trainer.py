@@ -123,7 +123,8 @@ class Trainer:
             self.position += size
             self._tell("progressed", self.epoch, self.position, len(self.program.loader))
         # The device still works on the steps; what the host can do meanwhile costs nothing.
-        self.program.loader.draw_plan(self.config.seed, self.epoch + 1)
+        if self.epoch + 1 < self.config.epochs:
+            self.program.loader.draw_plan(self.config.seed, self.epoch + 1)
         row |= self.program.end_epoch()
         seconds = row["seconds"] = time.monotonic() - begun
         self.seconds += seconds
