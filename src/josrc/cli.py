@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from josrc import __version__
+from josrc.cli_bench import app as bench_commands
 from josrc.cli_model import app as model_commands
-from josrc.cli_options import DataRoot, Device, RunArgument
+from josrc.cli_options import DataRoot, Device, RunArgument, names
 from josrc.errors import InterruptedRunError, UserError
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train image classifiers on labels you can't trust.",
 )
-bench = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
-app.add_typer(bench, name="bench")
+app.add_typer(bench_commands, name="bench")
 app.add_typer(model_commands)
 
 Data = Annotated[
@@ -148,7 +148,7 @@ def train(
         allow_outside=allow_outside,
         allow_skipped=allow_skipped,
         workers=workers,
-        log=_names(log) or None,
+        log=names(log) or None,
     )
     console = _console(quiet)
     run = start(settings, out, overwrite=overwrite, console=console, source=source)
@@ -297,154 +297,6 @@ def demo(
     from josrc.demo import run_demo
 
     run_demo(out, epochs, _console())
-
-
-@bench.command("run")
-def bench_run(
-    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
-    methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
-    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
-    recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
-    minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
-    ] = None,
-    data_root: DataRoot = None,
-    device: Device = None,
-    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-    scratch: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs/bench"),
-) -> None:
-    """Run what is missing of a table of the paper."""
-    from josrc.bench.suite import run_suite
-
-    run_suite(
-        suite,
-        methods=_names(methods),
-        cells=_names(cells),
-        recipe=recipe,
-        seeds=seeds,
-        minutes=minutes,
-        options={"epochs": epochs, "data_root": data_root, "device": device},
-        results=results,
-        scratch=scratch,
-        console=_console(),
-    )
-
-
-@bench.command("show")
-def bench_show(
-    suite: Annotated[
-        str, typer.Argument(help="table1 to table4, ablation, selection, digits or audit.")
-    ],
-    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-) -> None:
-    """Show a table: the paper's number, ours, and the difference."""
-    from josrc.bench.render import show
-
-    show(suite, results, _console())
-
-
-@bench.command("render")
-def bench_render(
-    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("RESULTS.md"),
-) -> None:
-    """Write RESULTS.md, the figures and their CSVs from the results alone."""
-    from josrc.bench.render import write_results
-
-    write_results(results, out)
-    typer.echo(f"Wrote {out} and {results / 'figures'}.")
-
-
-@bench.command("speed")
-def bench_speed(
-    data_root: DataRoot = None,
-    device: Device = None,
-    method: Annotated[str | None, typer.Option(help="josrc unless another is named.")] = None,
-    model: Annotated[str | None, typer.Option(help="cnn7 or any timm name.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps in a timed window.")] = None,
-    whole_runs: Annotated[
-        bool, typer.Option(help="On a GPU with data: also time two whole runs.")
-    ] = True,
-    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-) -> None:
-    """Time a training step: a loop written by hand, josrc eager, josrc captured."""
-    from josrc.bench.speed import run_speed
-
-    run_speed(
-        data_root=data_root,
-        device_name_wanted=device,
-        method=method,
-        model=model,
-        steps=steps,
-        whole_runs=whole_runs,
-        results=results,
-        console=_console(),
-    )
-
-
-@bench.command("audit")
-def bench_audit(
-    data: Annotated[
-        list[str] | None, typer.Option(help="cifar80n-o, cifar100n-c (both by default), digits-o.")
-    ] = None,
-    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
-    sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
-    epochs: Annotated[
-        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
-    ] = None,
-    data_root: DataRoot = None,
-    device: Device = None,
-    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-    scratch: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs/bench"),
-) -> None:
-    """Compare verdicts with the truth, ours beside cleanlab's."""
-    from josrc.bench.audit import run_audits
-
-    run_audits(
-        data=_names(data),
-        cells=_names(cells),
-        sides=_names(sides),
-        seeds=seeds,
-        options={"epochs": epochs, "data_root": data_root, "device": device},
-        results=results,
-        scratch=scratch,
-        console=_console(),
-    )
-
-
-@bench.command("loader")
-def bench_loader(
-    images: Annotated[int, typer.Option(min=2, help="JPEGs of each size, made for it.")] = 512,
-    epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
-    batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Of the process that asks; torch's default.")
-    ] = None,
-    device: Device = None,
-    results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
-) -> None:
-    """Time reading images from files: torchvision's folder and loader, and josrc's."""
-    from josrc.bench.loader import run_loader
-
-    run_loader(
-        images=images,
-        epochs=epochs,
-        batch_size=batch_size,
-        workers=workers,
-        threads=threads,
-        device_name_wanted=device,
-        results=results,
-        console=_console(),
-    )
-
-
-def _names(options: list[str] | None) -> list[str]:
-    """Names given one an option, or several in one with commas."""
-    return [name for option in options or [] for name in option.split(",") if name]
 
 
 def _console(quiet: bool = False) -> Console:

@@ -22,3 +22,8 @@ AllowOutside = Annotated[
     bool, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+def names(options: list[str] | None) -> list[str]:
+    """Names given one an option, or several in one with commas."""
+    return [name for option in options or [] for name in option.split(",") if name]

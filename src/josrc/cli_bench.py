@@ -1,0 +1,163 @@
+"""Commands of ``josrc bench``: the paper's tables, and what is measured beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from josrc.cli_options import DataRoot, Device, names
+
+app = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
+
+Results = Annotated[Path, typer.Option(help="Where results are kept.")]
+Scratch = Annotated[Path, typer.Option(help="Where run folders go.")]
+
+
+@app.command("run")
+def bench_run(
+    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
+    methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
+    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
+    minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
+    ] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    results: Results = Path("results"),
+    scratch: Scratch = Path("runs/bench"),
+) -> None:
+    """Run what is missing of a table of the paper."""
+    from josrc.bench.suite import run_suite
+    from josrc.terminal import Terminal
+
+    run_suite(
+        suite,
+        methods=names(methods),
+        cells=names(cells),
+        recipe=recipe,
+        seeds=seeds,
+        minutes=minutes,
+        options={"epochs": epochs, "data_root": data_root, "device": device},
+        results=results,
+        scratch=scratch,
+        console=Terminal(),
+    )
+
+
+@app.command("show")
+def bench_show(
+    suite: Annotated[
+        str, typer.Argument(help="table1 to table4, ablation, selection, digits or audit.")
+    ],
+    results: Results = Path("results"),
+) -> None:
+    """Show a table: the paper's number, ours, and the difference."""
+    from josrc.bench.render import show
+    from josrc.terminal import Terminal
+
+    show(suite, results, Terminal())
+
+
+@app.command("render")
+def bench_render(
+    results: Results = Path("results"),
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("RESULTS.md"),
+) -> None:
+    """Write RESULTS.md, the figures and their CSVs from the results alone."""
+    from josrc.bench.render import write_results
+
+    write_results(results, out)
+    typer.echo(f"Wrote {out} and {results / 'figures'}.")
+
+
+@app.command("speed")
+def bench_speed(
+    data_root: DataRoot = None,
+    device: Device = None,
+    method: Annotated[str | None, typer.Option(help="josrc unless another is named.")] = None,
+    model: Annotated[str | None, typer.Option(help="cnn7 or any timm name.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps in a timed window.")] = None,
+    whole_runs: Annotated[
+        bool, typer.Option(help="On a GPU with data: also time two whole runs.")
+    ] = True,
+    results: Results = Path("results"),
+) -> None:
+    """Time a training step: a loop written by hand, josrc eager, josrc captured."""
+    from josrc.bench.speed import run_speed
+    from josrc.terminal import Terminal
+
+    run_speed(
+        data_root=data_root,
+        device_name_wanted=device,
+        method=method,
+        model=model,
+        steps=steps,
+        whole_runs=whole_runs,
+        results=results,
+        console=Terminal(),
+    )
+
+
+@app.command("audit")
+def bench_audit(
+    data: Annotated[
+        list[str] | None, typer.Option(help="cifar80n-o, cifar100n-c (both by default), digits-o.")
+    ] = None,
+    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
+    ] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    results: Results = Path("results"),
+    scratch: Scratch = Path("runs/bench"),
+) -> None:
+    """Compare verdicts with the truth, ours beside cleanlab's."""
+    from josrc.bench.audit import run_audits
+    from josrc.terminal import Terminal
+
+    run_audits(
+        data=names(data),
+        cells=names(cells),
+        sides=names(sides),
+        seeds=seeds,
+        options={"epochs": epochs, "data_root": data_root, "device": device},
+        results=results,
+        scratch=scratch,
+        console=Terminal(),
+    )
+
+
+@app.command("loader")
+def bench_loader(
+    images: Annotated[int, typer.Option(min=2, help="JPEGs of each size, made for it.")] = 512,
+    epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of the process that asks; torch's default.")
+    ] = None,
+    device: Device = None,
+    results: Results = Path("results"),
+) -> None:
+    """Time reading images from files: torchvision's folder and loader, and josrc's."""
+    from josrc.bench.loader import run_loader
+    from josrc.terminal import Terminal
+
+    run_loader(
+        images=images,
+        epochs=epochs,
+        batch_size=batch_size,
+        workers=workers,
+        threads=threads,
+        device_name_wanted=device,
+        results=results,
+        console=Terminal(),
+    )
