@@ -150,7 +150,8 @@ def reviewed(tmp_path: Path) -> Path:
     """
     from josrc.audit.files import COLUMNS
     from josrc.engine.runfolder import RunFolder
-    from josrc.runs import plan, prepared
+    from josrc.run_data import prepared
+    from josrc.runs import plan
     from josrc.terminal import Terminal
 
     photos = tmp_path / "photos"

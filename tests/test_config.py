@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from josrc.config import (
-    OptimizerConfig,
-    RunConfig,
+from josrc.config import OptimizerConfig, RunConfig
+from josrc.data.source import NAMES
+from josrc.errors import UserError
+from josrc.methods import method_names
+from josrc.methods.josrc import JoSRCSettings
+from josrc.resolution import (
     load_run_config,
     merge,
     nested,
@@ -20,10 +23,6 @@ from josrc.config import (
     recipe_names,
     recipe_text,
 )
-from josrc.data.source import NAMES
-from josrc.errors import UserError
-from josrc.methods import method_names
-from josrc.methods.josrc import JoSRCSettings
 from josrc.runs import configure
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from commands import josrc
 from josrc.bench.suite import run_suite
-from josrc.config import DataConfig, resolve
+from josrc.config import DataConfig
 from josrc.data import clothing1m, food101n, load_source
 from josrc.data.loaders import balanced_order
 from josrc.data.noise import CLEAN, ID
@@ -25,6 +25,7 @@ from josrc.data.published import told
 from josrc.data.source import with_noise
 from josrc.engine.metrics import Truth
 from josrc.errors import UserError
+from josrc.resolution import resolve
 
 TINY = ["--model", "test_resnet", "--no-pretrained", "--image-size", "32", "--device", "cpu"]
 FAST = [*TINY, "--batch-size", "16", "--epochs", "1", "--workers", "1"]

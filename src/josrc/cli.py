@@ -114,7 +114,7 @@ def train(
 
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
-    from josrc.config import parse_override, parse_yaml
+    from josrc.resolution import parse_override, parse_yaml
     from josrc.runs import plan, start
 
     layers = [parse_override(pair) for pair in overrides or []]
@@ -248,7 +248,8 @@ def noise(
     """
     from josrc.data.labels import write_noise_file
     from josrc.data.source import load_source
-    from josrc.runs import configure, in_files, prepared
+    from josrc.run_data import in_files, prepared
+    from josrc.runs import configure
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
@@ -279,7 +280,7 @@ def recipes(
     name: Annotated[str | None, typer.Argument(help="Show this recipe.")] = None,
 ) -> None:
     """List the recipes, or show one."""
-    from josrc.config import recipe_names, recipe_text
+    from josrc.resolution import recipe_names, recipe_text
 
     if name is not None:
         typer.echo(recipe_text(name), nl=False)

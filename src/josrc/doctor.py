@@ -161,7 +161,8 @@ def check_loads(folder: Path | None, console: Console) -> Iterator[str]:
 
 def check_own(name: str, console: Console) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
-    from josrc.runs import plan, prepared
+    from josrc.run_data import prepared
+    from josrc.runs import plan
     from josrc.sizing import describe_classes
 
     config, source = plan(name)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 from torch import nn
@@ -16,13 +15,9 @@ from torch import nn
 from josrc.audit.folder import read_ledger, write_audit
 from josrc.audit.gallery import names_files
 from josrc.audit.report import write_report
-from josrc.config import RunConfig, Values, merge, nested, resolve
+from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
-from josrc.data.files import ImageFiles
-from josrc.data.labels import write_noise_file
-from josrc.data.noise import CLEAN
-from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
-from josrc.engine.device import choose_device
+from josrc.data.source import Source, check_name, is_own, load_source, with_noise
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
 from josrc.engine.program import Program
@@ -31,8 +26,10 @@ from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
+from josrc.resolution import Values, merge, nested, resolve
+from josrc.run_data import in_files, lean_source, moved, prepared, settled, source_of_run
 from josrc.sizing import OWN_IMAGES, describe, sized_values
-from josrc.terminal import Terminal, progress_bar, say
+from josrc.terminal import Terminal, say
 
 if TYPE_CHECKING:
     import pandas
@@ -215,12 +212,6 @@ def train(
     return start(config, folder, overwrite=overwrite, console=console, source=source)
 
 
-def settled(config: RunConfig, source: Source) -> RunConfig:
-    """The configuration with what its method takes from the data."""
-    rate = None if source.kind is None else float((source.kind != CLEAN).mean())
-    return config.model_copy(update={"method": config.method.settled(rate)})
-
-
 def start(
     config: RunConfig,
     out: Path | None,
@@ -247,11 +238,6 @@ def start(
         return complete(trainer)
 
 
-def in_files(source: Source) -> bool:
-    """Whether the images of a source still have to be read from their files."""
-    return isinstance(source.images, ImageFiles)
-
-
 def resume(
     path: str | Path,
     *,
@@ -273,76 +259,19 @@ def resume(
     """
     console = Terminal(quiet=quiet)
     folder = RunFolder(Path(path))
-    config = _moved(folder.read_config(), data_root)
+    config = moved(folder.read_config(), data_root)
     if folder.summary.is_file():
         say(console, f"{path} has finished: nothing to resume.")
         return Run.load(path)
     if device is not None:
         config = config.model_copy(update={"device": device})
     with folder.locked():
-        source = _source_of(folder, config, console, data, test)
+        source = source_of_run(folder, config, console, data, test)
         hearing = listeners(folder, console, config.method.name)
         hearing += create_loggers(config, folder.path)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
-
-
-def prepared(
-    source: Source, config: RunConfig, console: Console, known: Sequence[str] | None = None
-) -> Source:
-    """Own images, opened before, checked and decoded for a run.
-
-    Args:
-        source: the opened images.
-        config: the run's.
-        console: shows how far it is.
-        known: files that were skipped when the run began.
-    """
-    from josrc.data.own import available_memory, prepare_source
-    from josrc.engine.program import create_method
-
-    device = choose_device(config.device)
-    free = available_memory()
-    if device.type == "cuda":
-        free = min(free, torch.cuda.mem_get_info(device)[0])
-    if known is None:
-        # A wrong model or weights that don't fit are told before a million files are read.
-        create_method(settled(config, source), source)
-    say(console, f"Reading {len(source):,} images ...")
-    with progress_bar(console, "Reading images") as progress:
-        return prepare_source(source, config, free_memory=free, known=known, progress=progress)
-
-
-def _source_of(
-    folder: RunFolder,
-    config: RunConfig,
-    console: Console,
-    pair: Sequence[Any] | None = None,
-    test: Sequence[Any] | None = None,
-) -> Source:
-    """A run's data with the labels it began with, whatever became of where they came from."""
-    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
-    if config.recipe == OWN_IMAGES or config.data.name in IN_FILES:
-        data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
-        if config.data.name != NAME:
-            source = load_source(data)
-        elif pair is None:
-            raise UserError(
-                f"{folder.path} was trained on images in memory. Go on with it from Python: "
-                "josrc.resume(path, data=(X, y))."
-            )
-        else:
-            source = source_of(pair, data, config.model.name, test)
-        if not in_files(source):
-            return with_noise(source, data)
-        known = folder.read_skipped()
-        return prepared(source, config.model_copy(update={"data": data}), console, known)
-    if not folder.noise.is_file():
-        source = load_source(config.data)
-        write_noise_file(folder.noise, source.given, source.true, source.kind, source.digest)
-        return source
-    return load_source(config.data.model_copy(update=labels))
 
 
 def complete(trainer: Trainer) -> Run:
@@ -381,13 +310,13 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         The content of ``audit/summary.json``.
     """
     folder = RunFolder(Path(path))
-    config = _moved(folder.read_config(), data_root)
+    config = moved(folder.read_config(), data_root)
     if not folder.checkpoint.is_file():
         raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
     with folder.locked():
         ledger = read_ledger(folder.checkpoint)
         # Verdicts need no pixels, but those on held-out images do.
-        source = _lean_source(folder, config)
+        source = lean_source(folder, config)
         held_out = None
         if _doubtful(source.val):
             held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
@@ -433,34 +362,7 @@ def _pictured(
             f"{folder.path} was trained on images in memory. Its report was written when it ended; "
             "to write it again from Python: josrc.runs.report(path, data=(X, y))."
         )
-    return _lean_source(folder, _moved(config, data_root), pair)
-
-
-def open_run(path: str | Path, *, data_root: str | Path | None = None) -> tuple[RunFolder, Source]:
-    """The folder of a run and the data that its verdicts speak of; images stay in their files."""
-    folder = RunFolder(Path(path))
-    config = _moved(folder.read_config(), data_root)
-    if config.data.name == NAME:
-        raise UserError(
-            f"{path} was trained on images in memory, and they are gone. What josrc found out: "
-            "josrc.Run.load(path).verdicts()."
-        )
-    return folder, _lean_source(folder, config)
-
-
-def _moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
-    """The configuration with the place where the data is now."""
-    if data_root is None:
-        return config
-    data = config.data.model_copy(update={"root": Path(data_root)})
-    return config.model_copy(update={"data": data})
-
-
-def _lean_source(folder: RunFolder, config: RunConfig, pair: Sequence[Any] | None = None) -> Source:
-    """A run's data, without decoding images that lie in files."""
-    opened = config.data.model_copy(update={"resident": False})
-    lean = config.model_copy(update={"data": opened})
-    return _source_of(folder, lean, Terminal(quiet=True), pair)
+    return lean_source(folder, moved(config, data_root), pair)
 
 
 def listeners(

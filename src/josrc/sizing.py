@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from josrc.config import ModelConfig, RunConfig, Values
+from josrc.config import ModelConfig, RunConfig
 from josrc.data.decode import UnreadableImageError, picture_size
 from josrc.data.files import ImageFiles
 from josrc.data.source import Source
 from josrc.engine.program import Program
 from josrc.losses import smooth_labels
 from josrc.models.factory import expected_images
+from josrc.resolution import Values
 from josrc.selection import clean_likelihood
 
 # What stands where runs on named data have their recipe.

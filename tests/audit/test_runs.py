@@ -20,7 +20,8 @@ from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.methods import method_names
-from josrc.runs import audit, configure, settled
+from josrc.run_data import settled
+from josrc.runs import audit, configure
 
 TITLES = ["clean", "mislabelled", "out_of_distribution"]
 

@@ -3,11 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from josrc.config import DataConfig, resolve
+from josrc.config import DataConfig
 from josrc.data import load_source
 from josrc.data.noise import draw_labels, kind_of, transition_matrix
 from josrc.data.source import with_noise
 from josrc.errors import UserError
+from josrc.resolution import resolve
 
 KINDS = ["symmetric", "asymmetric", "block", "superclass"]
 # Seven closed classes in superclasses of three, three and one, then two open classes:

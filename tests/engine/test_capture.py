@@ -18,7 +18,8 @@ from josrc.engine.program import Program
 from josrc.errors import UserError
 from josrc.methods import get_method, method_names
 from josrc.methods.base import Scalars, StepResult
-from josrc.runs import configure, settled
+from josrc.run_data import settled
+from josrc.runs import configure
 
 
 def program(method: str, device: str, **options: object) -> Program:

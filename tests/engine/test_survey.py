@@ -18,7 +18,8 @@ from josrc.engine.survey import Survey
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError
 from josrc.methods import get_method, method_names
-from josrc.runs import configure, settled
+from josrc.run_data import settled
+from josrc.runs import configure
 
 WITH_MEMORY = [key for key in method_names() if get_method(key).memory]
 

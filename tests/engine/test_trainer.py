@@ -22,7 +22,8 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
-from josrc.runs import configure, settled
+from josrc.run_data import settled
+from josrc.runs import configure
 
 
 def small(**options: Any) -> tuple[RunConfig, Source]:

@@ -14,7 +14,8 @@ import pytest
 from josrc.data.source import load_source
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
-from josrc.runs import configure, settled
+from josrc.run_data import settled
+from josrc.runs import configure
 
 # By how many points of test accuracy each method must be better than plain training.
 MARGINS = {

@@ -32,7 +32,8 @@ from josrc.engine.runfolder import RunFolder, versions
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, UserError
 from josrc.files import write_text
-from josrc.runs import configure, listeners, settled
+from josrc.run_data import settled
+from josrc.runs import configure, listeners
 from josrc.terminal import say
 
 RECIPE = "augmented"

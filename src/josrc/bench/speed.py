@@ -31,7 +31,8 @@ from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.program import Program
 from josrc.engine.runfolder import versions
 from josrc.files import write_text
-from josrc.runs import configure, settled
+from josrc.run_data import settled
+from josrc.runs import configure
 from josrc.terminal import say
 
 WINDOWS = 5  # a time is the median of so many windows

@@ -19,7 +19,8 @@ from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError
 from josrc.methods import method_names
 from josrc.models.factory import expected_images
-from josrc.runs import configure, in_files, listeners, prepared, settled
+from josrc.run_data import in_files, prepared, settled
+from josrc.runs import configure, listeners
 from josrc.terminal import say
 
 

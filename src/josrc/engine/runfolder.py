@@ -19,13 +19,14 @@ from typing import Any
 import torch
 
 from josrc import __version__
-from josrc.config import RunConfig, load_run_config
+from josrc.config import RunConfig
 from josrc.data.labels import write_noise_file
 from josrc.data.source import Source
 from josrc.engine.device import device_name
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import UserError
 from josrc.files import replacing, write_text
+from josrc.resolution import load_run_config
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
 OWN_NAMES = {

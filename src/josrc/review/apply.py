@@ -89,7 +89,7 @@ def apply_run(
         console: where the counts are told.
     """
     from josrc.review.output import in_own_files, write_folder, write_labels, write_manifest
-    from josrc.runs import open_run
+    from josrc.run_data import open_run
 
     if way is None and out.suffix.lower() != ".csv":
         raise UserError(

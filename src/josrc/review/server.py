@@ -90,7 +90,7 @@ def _pictures(
     """The pictures of a run, and the classes its samples may have."""
     from josrc.data.decode import read_picture
     from josrc.review.pictures import Pictures, part_of
-    from josrc.runs import open_run
+    from josrc.run_data import open_run
 
     cache = folder.audit / "thumbnails"
     rows = sum(counts["samples"] for counts in store.progress().values())

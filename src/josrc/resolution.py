@@ -1,0 +1,240 @@
+"""From what a user wrote to a configuration: recipes, YAML, ``key=value`` pairs, options.
+
+Later sources win: the defaults of ``config.py``, the recipe of the data set, the part of that
+recipe for the chosen method, the user's YAML file, ``key=value`` pairs, options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from josrc.config import RunConfig
+from josrc.errors import UserError, closest
+
+Values = dict[str, Any]
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that come with josrc."""
+    folder = resources.files("josrc") / "recipes"
+    return sorted(
+        f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")
+    )
+
+
+def recipe_text(name: str) -> str:
+    """A recipe as it is written, its first line the command that runs it."""
+    if name not in recipe_names():
+        raise UserError(f"There is no recipe '{name}'.{closest(name, recipe_names())}")
+    return (resources.files("josrc") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_recipe(name: str) -> Values:
+    """A recipe as values, with what it extends merged in."""
+    values = parse_yaml(recipe_text(name), f"recipe {name}")
+    base = values.pop("extends", None)
+    return merge(load_recipe(base), values) if base else values
+
+
+def parse_yaml(text: str | bytes, where: str) -> Values:
+    """YAML as a mapping, or an error that names where it came from."""
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{where} is not valid YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must hold keys and values, not a {type(values).__name__}.")
+    return values
+
+
+def parse_override(pair: str) -> Values:
+    """``method.alpha=0.3`` as nested values; the right side is read as YAML."""
+    key, equals, text = pair.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"'{pair}' is not of the form key=value (for example method.alpha=0.3).")
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    return nested(key.strip(), value)
+
+
+def nested(key: str, value: Any) -> Values:
+    """``nested("a.b", 1)`` is ``{"a": {"b": 1}}``."""
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """``over`` laid on ``base``, section by section."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+# --- resolving -----------------------------------------------------------------------------------
+
+
+def resolve(
+    data: str,
+    recipe: str | None,
+    layers: Sequence[Mapping[str, Any]],
+    base: Values | None = None,
+) -> RunConfig:
+    """The configuration of a run on ``data``: its recipe, then the user's layers in order.
+
+    Args:
+        data: name of the data set.
+        recipe: ``plain`` for the recipe file ``DATA.plain.yaml``; none for ``DATA.yaml``.
+        layers: nested values from the user, the later ones stronger.
+        base: values in place of a recipe, for data that has none.
+    """
+    user: Values = {}
+    for layer in layers:
+        user = merge(user, layer)
+    for key in ("data", "model", "method", "optimizer"):
+        user[key] = _section(user, key)
+    named = user["data"].get("name", data)
+    if named != data:
+        raise UserError(f"Two data sets are named: {data} and data.name={named}.")
+    chosen = user.pop("recipe", None)
+    user = merge(user, {"data": {"name": data}})
+    if base is None:
+        base = load_recipe(_recipe_file(data, recipe or chosen))
+    elif recipe or chosen:
+        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
+    base = dict(base)
+    special = base.pop("methods", {})
+    method = str(user["method"].get("name") or "josrc")
+    base = merge(base, special.get(method, {}))
+    return build(merge(base, merge(user, {"method": {"name": method}})), base, user)
+
+
+def build(values: Values, recipe: Values, user: Values) -> RunConfig:
+    """Validate values, then scale the phase lengths that the user did not set."""
+    from josrc.methods import get_method
+
+    settings = validate(get_method(values["method"]["name"]).Settings, values["method"], "method")
+    config = validate(RunConfig, {**values, "method": settings})
+    lengths: Values = {}
+    for path, length, of in _phases(config):
+        if not _has(user, path):
+            of = recipe.get("epochs", of) if _has(recipe, path) else of
+            scaled = max(1, round(length * config.epochs / of)) if length else 0
+            lengths = merge(lengths, nested(path, scaled))
+    if lengths:
+        config = _updated(config, lengths)
+    return config
+
+
+def load_run_config(path: Path) -> RunConfig:
+    """The configuration a run folder holds, exactly as it was resolved."""
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: {path.parent} is not a josrc run folder.")
+    values = parse_yaml(path.read_bytes(), str(path))
+    if not isinstance(values.get("method"), dict) or "name" not in values["method"]:
+        raise UserError(f"{path} names no method: it is not the configuration of a run.")
+    return build(values, values, values)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate(model: type[Model], values: Mapping[str, Any], prefix: str = "") -> Model:
+    """``model`` made from values; a mistake becomes a sentence that names the key."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise UserError("\n".join(_sentences(model, error, prefix))) from None
+
+
+def _sentences(model: type[BaseModel], error: ValidationError, prefix: str) -> Iterator[str]:
+    for problem in error.errors():
+        path = [str(part) for part in problem["loc"]]
+        key = ".".join([prefix, *path] if prefix else path)
+        if problem["type"] == "extra_forbidden":
+            known = list(_model_at(model, path[:-1]).model_fields)
+            place = key.removesuffix(path[-1])
+            yield f"Unknown key '{key}'.{closest(path[-1], known, place)}"
+        elif problem["type"] == "literal_error":
+            choices = re.findall("'([^']*)'", problem["msg"])
+            hint = closest(str(problem["input"]), choices)
+            yield f"{key}={problem['input']!r} is not possible.{hint}"
+        elif problem["type"] == "value_error":
+            yield str(problem["ctx"]["error"])
+        elif problem["type"] == "missing":
+            yield f"'{key}' is missing."
+        else:
+            yield f"{key}={problem['input']!r}: {problem['msg']}."
+
+
+def _recipe_file(data: str, recipe: object) -> str:
+    if recipe is None or recipe == "augmented":
+        return data
+    name = f"{data}.{recipe}"
+    if name not in recipe_names():
+        own = [
+            r.partition(".")[2] or "augmented" for r in recipe_names() if r.split(".")[0] == data
+        ]
+        raise UserError(f"{data} has no recipe '{recipe}'. It has: {', '.join(own)}.")
+    return name
+
+
+def _section(values: Values, key: str) -> Values:
+    section = values.get(key) or {}
+    if not isinstance(section, dict):
+        raise UserError(f"'{key}' is a section: write {key}.name={section} to choose it.")
+    return section
+
+
+def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
+    for part in path:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            break
+        model = inner
+    return model
+
+
+def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, int]]:
+    """Path, value and reference length of every phase field below ``section``."""
+    for name, field in type(section).model_fields.items():
+        value, path = getattr(section, name), f"{prefix}{name}"
+        if isinstance(value, BaseModel):
+            yield from _phases(value, f"{path}.")
+        elif isinstance(field.json_schema_extra, dict) and "phase_of" in field.json_schema_extra:
+            yield path, value, int(str(field.json_schema_extra["phase_of"]))
+
+
+def _has(values: Mapping[str, Any], path: str) -> bool:
+    node: Any = values
+    for part in path.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return False
+        node = node[part]
+    return True
+
+
+def _updated(section: Model, values: Values) -> Model:
+    """A copy of a section with nested values changed."""
+    changes = {
+        key: _updated(getattr(section, key), value) if isinstance(value, dict) else value
+        for key, value in values.items()
+    }
+    return section.model_copy(update=changes)
