@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 from rich.console import Console
 
 from commands import josrc
+from josrc.bench.plan import planned
 from josrc.bench.suite import run_suite
 from josrc.config import DataConfig
 from josrc.data import clothing1m, food101n, load_source
@@ -24,7 +26,8 @@ from josrc.data.noise import CLEAN, ID
 from josrc.data.published import told
 from josrc.data.source import with_noise
 from josrc.engine.metrics import Truth
-from josrc.errors import UserError
+from josrc.engine.trainer import Trainer
+from josrc.errors import TrainingFailedError, UserError
 from josrc.resolution import resolve
 
 TINY = ["--model", "test_resnet", "--no-pretrained", "--image-size", "32", "--device", "cpu"]
@@ -406,3 +409,66 @@ def test_table_3_runs_as_soon_as_the_data_is_there(shop: Path, tmp_path: Path) -
     released = json.loads((place / "josrc/released/seed-0.json").read_text())
     assert released["recipe"] == "released"
     assert released["val_chosen"] is not None
+
+
+def test_table_3_begins_with_files_where_there_is_no_network(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: dict[str, float] = {}
+
+    def fails_at_once(self: Trainer) -> None:
+        first = self.program.method.network.backbone.conv1.weight
+        begun[self.config.model.name] = first.mean().item()
+        raise TrainingFailedError("to save time")
+
+    monkeypatch.setattr(Trainer, "_train_epoch", fails_at_once)
+    files = []
+    for name, value in (("resnet18", 0.25), ("resnet50", 0.5)):
+        weights = timm.create_model(name).state_dict()
+        weights["conv1.weight"].fill_(value)
+        torch.save(weights, tmp_path / f"{name}.pt")
+        files += ["--weights", f"{name}={tmp_path / name}.pt"]
+    results = ["--results", tmp_path / "results", "--scratch", tmp_path / "runs"]
+    options = ["--methods", "standard", "--seeds", "1", "--data-root", shop, "--device", "cpu"]
+    assert josrc("bench", "run", "table3", *options, *results, *files) == 0
+    assert begun == {"resnet18.tv_in1k": 0.25, "resnet50.tv_in1k": 0.5}
+    place = tmp_path / "results/table3/clothing1m-none-0/standard/resnet18/seed-0.json"
+    assert json.loads(place.read_text())["weights"] == "resnet18.pt"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("resnet34=FILE", "the runs train resnet18 and resnet50"),
+        ("resnet18=absent.pt", "absent.pt does not exist"),
+        ("absent.pt", "absent.pt does not exist"),
+    ],
+)
+def test_weights_for_no_network_of_the_table_are_an_error_before_any_data_is_read(
+    given: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert josrc("bench", "run", "table3", "--weights", given) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("suite", "options", "apart"),
+    [
+        ("table3", {}, False),
+        ("table3", {"pretrained": False}, True),
+        ("table2", {"pretrained": True}, True),
+        ("table2", {"pretrained": False}, False),
+    ],
+)
+def test_runs_that_begin_otherwise_than_the_papers_are_kept_apart(
+    suite: str, options: dict[str, bool], apart: bool, tmp_path: Path
+) -> None:
+    # What is there is not run again: the count says where the suite looks.
+    runs = planned(suite, ["standard"], None, seeds=1)
+    for key in runs:
+        write(tmp_path / "results" / ("trial" if apart else "") / key.path, ["{}"])
+    console = Console(record=True, width=200, file=io.StringIO())
+    where = {"results": tmp_path / "results", "scratch": tmp_path / "runs", "console": console}
+    few = {"methods": ["standard"], "cells": None, "seeds": 1, "minutes": -1}
+    run_suite(suite, options=options, **few, **where)
+    assert f"{len(runs)} runs, {len(runs)} of them done before" in console.export_text()

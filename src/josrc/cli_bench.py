@@ -26,6 +26,15 @@ def bench_run(
     epochs: Annotated[
         int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
     ] = None,
+    pretrained: Annotated[
+        bool | None, typer.Option("--pretrained/--no-pretrained", help="As a recipe unless given.")
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[MODEL=]FILE", help="In place of timm's weights: resnet18=FILE, resnet50=FILE."
+        ),
+    ] = None,
     data_root: DataRoot = None,
     device: Device = None,
     results: Results = Path("results"),
@@ -42,7 +51,13 @@ def bench_run(
         recipe=recipe,
         seeds=seeds,
         minutes=minutes,
-        options={"epochs": epochs, "data_root": data_root, "device": device},
+        weights=weights or (),
+        options={
+            "epochs": epochs,
+            "pretrained": pretrained,
+            "data_root": data_root,
+            "device": device,
+        },
         results=results,
         scratch=scratch,
         console=Terminal(),

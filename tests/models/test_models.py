@@ -69,6 +69,13 @@ def test_cnn7_refuses_images_that_three_poolings_would_empty() -> None:
         create_model("cnn7", 10, image_size=(7, 32))
 
 
+def test_a_file_takes_the_place_of_pretrained_weights(tmp_path: Path) -> None:
+    saved = create_model("cnn7", 10).state_dict()
+    torch.save(saved, tmp_path / "weights.pt")
+    model = create_model("cnn7", 10, pretrained=True, weights=tmp_path / "weights.pt")
+    assert all(torch.equal(value, saved[key]) for key, value in model.state_dict().items())
+
+
 def test_cnn7_has_no_pretrained_weights() -> None:
     with pytest.raises(UserError, match="no pretrained weights for cnn7; use --weights"):
         create_model("cnn7", 10, pretrained=True)

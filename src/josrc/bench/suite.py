@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from josrc.bench.paper import BACKBONE_TABLES
 from josrc.bench.plan import chosen_methods, planned, request
 from josrc.bench.progress import SuiteProgress
 from josrc.bench.results import ResultKey, save_result
@@ -16,7 +17,7 @@ from josrc.config import RunConfig
 from josrc.data.source import Source, load_source, with_noise
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
-from josrc.errors import InterruptedRunError, TrainingFailedError
+from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 from josrc.methods import method_names
 from josrc.models.factory import expected_images
 from josrc.run_data import in_files, prepared, settled
@@ -36,13 +37,15 @@ def run_suite(
     scratch: Path,
     console: Console,
     recipe: str = "augmented",
+    weights: Sequence[str] = (),
 ) -> None:
     """Run what is missing of a suite; each result is saved when its run ends."""
     runs = planned(suite, methods, cells, seeds, recipe)
+    files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
     absent = [m for m in chosen_methods(suite, methods, recipe) if m not in method_names()]
     if absent:
         say(console, f"Left out, since josrc does not have them yet: {', '.join(absent)}.")
-    if options.get("epochs") is not None:  # a trial must never pass for the paper's run
+    if _is_trial(suite, options, weights):  # which must never pass for the paper's run
         results, scratch = results / "trial", scratch / "trial"
     missing = [key for key in runs if not (results / key.path).is_file()]
     say(console, f"{suite}: {len(runs)} runs, {len(runs) - len(missing)} of them done before.")
@@ -55,10 +58,50 @@ def run_suite(
             say(console, f"Stopped after {spent / 60:.1f} minutes: {left} runs left.")
             return
         try:
-            work.run(key, configure(key.data, **request(key), **options))
+            config = configure(key.data, **request(key), **options)
+            work.run(key, _begun_with(files, config) if files else config)
         except InterruptedRunError:
             say(console, "The suite stops here; the same command goes on with it.")
             raise
+
+
+def _is_trial(suite: str, options: Mapping[str, Any], weights: Sequence[str]) -> bool:
+    """Whether runs are shorter than the paper's, or begin where the paper's do not."""
+    learned = suite in BACKBONE_TABLES
+    pretrained = options.get("pretrained")
+    begun_learned = bool(weights) or (learned if pretrained is None else pretrained)
+    return options.get("epochs") is not None or begun_learned != learned
+
+
+def _weights_files(given: Sequence[str], configs: Sequence[RunConfig]) -> dict[str, Path]:
+    """Files of weights by the network that begins with them; under "" the one for any other.
+
+    A table has networks of several sizes, and a file fits one of them.
+    """
+    known = {_network(config) for config in configs}
+    files: dict[str, Path] = {}
+    for text in given:
+        name, _, file = text.partition("=")
+        if "=" not in text or Path(text).is_file():
+            name, file = "", text
+        elif name not in known:
+            raise UserError(f"--weights {text}: the runs train {' and '.join(sorted(known))}.")
+        if not Path(file).is_file():
+            raise UserError(f"--weights {text}: the file {file} does not exist.")
+        files[name] = Path(file).absolute()
+    return files
+
+
+def _begun_with(files: Mapping[str, Path], config: RunConfig) -> RunConfig:
+    """The configuration with the file of its network, if there is one."""
+    file = files.get(_network(config), files.get(""))
+    model = config.model.model_copy(update={"weights": file})
+    return config.model_copy(update={"model": model})
+
+
+def _network(config: RunConfig) -> str:
+    """``resnet18``, whichever of timm's weights the recipe names."""
+    return config.model.name.partition(".")[0]
 
 
 class _Work:
@@ -115,6 +158,9 @@ class _Work:
         except TrainingFailedError as failure:
             summary = trainer.summary() | {"failed": str(failure)}
             outcome = f" failed: {failure}"
+        begun_with = trainer.config.model.weights
+        if begun_with is not None:
+            summary["weights"] = begun_with.name
         save_result(self.results, key, summary, trainer.rows)
         return outcome
 

@@ -60,10 +60,13 @@ def create_model(
         head: ``mlp`` or ``linear``.
         width: scales the channels of ``cnn7``; others have names for their sizes.
         pretrained: load timm's pretrained weights for the backbone.
-        weights: a safetensors file or a PyTorch state dict to start from. Whatever of it does not
-            fit the head is left out; a backbone that does not fit is an error.
+        weights: a safetensors file or a PyTorch state dict to start from, in place of timm's.
+            Whatever of it does not fit the head is left out; a backbone that does not fit is an
+            error.
     """
-    backbone, features = _backbone(name, in_channels, image_size, width, pretrained)
+    # A file holds the whole backbone: nothing has to come over the network.
+    fetched = pretrained and weights is None
+    backbone, features = _backbone(name, in_channels, image_size, width, fetched)
     model = Classifier(backbone, create_head(head, features, classes))
     if weights is not None:
         load_weights(model, weights)
