@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +146,23 @@ def test_bad_files_are_left_out_with_a_reason(folder: Path, resident: bool) -> N
     index = np.arange(len(source))
     np.testing.assert_array_equal(source.images[index], whole.images[np.array(kept)])
     np.testing.assert_array_equal(source.given, whole.given[kept])
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_pipe_among_the_images_is_left_out_and_a_link_is_not(
+    folder: Path, tmp_path: Path, resident: bool
+) -> None:
+    (folder / "cat" / "00.png").rename(tmp_path / "elsewhere.png")
+    (folder / "cat" / "00.png").symlink_to(tmp_path / "elsewhere.png")
+    os.mkfifo(folder / "dog" / "pipe.png")
+    (folder / "dog" / "zeros.png").symlink_to("/dev/zero")
+    source = source_of(folder, resident=resident)
+    reason = "not a regular file: a pipe, a socket or a device"
+    assert source.skipped == (
+        (str(folder / "dog" / "pipe.png"), reason),
+        (str(folder / "dog" / "zeros.png"), reason),
+    )
+    assert "cat/00.png" in list(source.ids)
 
 
 def test_a_resumed_run_looks_for_no_bad_files_but_leaves_out_those_it_left_out(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 import warnings
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,9 @@ def _open(content: Content) -> Image.Image:
     # Pillow itself refuses decompression bombs here: 179 million pixels and more.
     if isinstance(content, bytes):
         return Image.open(io.BytesIO(content), formats=FORMATS)
+    # A pipe without a writer would block for ever, and a device might never end.
+    if not stat.S_ISREG(os.stat(content).st_mode):  # noqa: PTH116, a million of them
+        raise OSError("not a regular file")
     return Image.open(content, formats=FORMATS)
 
 
@@ -124,6 +129,8 @@ def _reason(error: Exception, content: Content) -> str:
             return "the file does not exist"
         if path.is_dir():
             return "it is a folder"
+        if not path.is_file():
+            return "not a regular file: a pipe, a socket or a device"
     if _size(content) == 0:
         return "the file is empty"
     if isinstance(error, UnidentifiedImageError):
