@@ -68,10 +68,12 @@ def blocks(text: str) -> Iterator[Block]:
 
 def commands(block: Block) -> Iterator[tuple[list[str], str]]:
     """Words of each command in a block, and the message that is shown below it, if any."""
-    for number, line in enumerate(block.lines):
+    # As in a shell, a backslash at the end of a line goes on in the next.
+    lines = re.sub(r" *\\\n *", " ", "\n".join(block.lines)).splitlines()
+    for number, line in enumerate(lines):
         found = COMMAND.fullmatch(line)
         if found is not None:
-            below = block.lines[number + 1] if found[1] else ""
+            below = lines[number + 1] if found[1] else ""
             yield shlex.split(found[2], comments=True), below
 
 
@@ -197,6 +199,16 @@ def test_commands_and_options_exist_wherever_they_are_named(page: Path) -> None:
         known = {"--help"}.union(*((*p.opts, *p.secondary_opts) for p in command.params))
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known, f"josrc {line}: {options - known}"
+
+
+def test_a_command_goes_on_after_a_backslash() -> None:
+    (block,) = blocks(
+        "```\n$ josrc train A \\\n    --rate 2 \\\n  x=1\nmessage\njosrc audit A\n```\n"
+    )
+    assert list(commands(block)) == [
+        (["train", "A", "--rate", "2", "x=1"], "message"),
+        (["audit", "A"], ""),
+    ]
 
 
 def test_blocks_are_found_as_they_are_written() -> None:
