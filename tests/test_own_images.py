@@ -217,3 +217,17 @@ def test_names_that_are_no_utf8_reach_verdicts_and_report(tmp_path: Path) -> Non
     assert b"$caf\xe9$ 0.png" in (run / "audit" / "verdicts.csv").read_bytes()
     assert set(Run.load(run).verdicts()["given_label"]) == {"b", name}
     assert "$caf?$" in (run / "audit" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_that_ended_badly_says_so_at_its_end_and_in_its_report(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    summary = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(summary | {"fell": True}))
+    assert josrc("resume", run) == 0  # it has finished: what is left is to say how
+    assert josrc("report", run) == 0
+    warning = "less than half of what had been reached was left. Suggested labels, and in part"
+    assert warning in " ".join(capsys.readouterr().out.split())
+    assert warning in (run / "audit" / "report.html").read_text()

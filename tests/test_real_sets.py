@@ -330,6 +330,8 @@ def test_checked_labels_score_the_clean_selection(kitchen: Path) -> None:
     assert row == {
         "n_clean": 3, "n_id": 27, "n_ood": 0,
         "clean_precision": pytest.approx(100 / 3), "fit_clean": 50,
+        "fit_given": pytest.approx(100 * 29 / 30),
+        "top_class": 0, "top_share": pytest.approx(100 / 3),
     }  # fmt: skip
 
 

@@ -308,12 +308,14 @@ def _console(quiet: bool = False) -> Console:
 
 def _report(run: Run, console: Console) -> None:
     from josrc.audit.folder import verdict_line
+    from josrc.engine.health import ended_badly
     from josrc.terminal import say
 
     summary, audit = run.summary, run.audit
-    verdicts, report = "", run.path / "audit" / "report.html"
+    warning, report = ended_badly(summary), run.path / "audit" / "report.html"
+    verdicts = f"{warning}\n" if warning else ""
     if audit:
-        verdicts = f"{verdict_line(audit, run.path / 'audit')}\n"
+        verdicts += f"{verdict_line(audit, run.path / 'audit')}\n"
     if report.is_file():
         verdicts += f"Report: {report}\n"
     if summary.get("val_chosen") is not None:

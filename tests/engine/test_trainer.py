@@ -17,8 +17,9 @@ import josrc
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
 from josrc.engine.checkpoint import load_tensors, save_tensors
+from josrc.engine.events import Listener
 from josrc.engine.metrics import COLUMNS, Truth
-from josrc.engine.program import Program
+from josrc.engine.program import Program, set_optimizer
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
@@ -218,6 +219,89 @@ def test_a_collapse_may_be_allowed(tmp_path: Path) -> None:
         "test_accuracy": [70, 12.5, 12.5, 12.5, 12.5][made.epoch],
     }
     assert made.run()["best"] == 70
+
+
+class Notices(Listener):
+    """Keeps what a run tells its user."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def noticed(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_a_fall_by_half_is_told_once_and_the_run_goes_on(tmp_path: Path) -> None:
+    # Chance is 12.5 %: a fall to 30 % is no collapse. 35 % is just half, 50 % ends the first fall.
+    made = collapsing(tmp_path / "run", [60, 70, 30, 35, 34, 33, 32, 31, 50, 20, 34, 34])
+    made.listeners = [heard := Notices()]
+    summary = made.run()
+    first, second = heard.texts
+    assert first.startswith("Test accuracy fell from 70.00 % (epoch 2) to 32.00 % (epoch 7). ")
+    assert f"{made.folder.best} holds epoch 2" in first
+    assert "to 34.00 % (epoch 12)" in second
+    assert summary["fell"] is True
+    assert load_tensors(made.folder.best)[1]["epoch"] == 2
+
+
+def test_a_dip_that_is_over_is_told_and_not_in_the_summary(tmp_path: Path) -> None:
+    made = collapsing(tmp_path / "run", [70, 30, 30, 30, 60])
+    made.listeners = [heard := Notices()]
+    assert "fell" not in made.run()
+    assert len(heard.texts) == 1
+
+
+def unlabelled(folder: Path, **options: Any) -> tuple[Trainer, Notices]:
+    """A run of whose data nobody knows the truth, and which has no test images."""
+    config, source = small(method="standard", noise="none", rate=0.0, **options)
+    blind = replace(source, true=None, test_images=None, test_labels=None)
+    made = Trainer(config, blind, RunFolder(folder), [heard := Notices()])
+    made.folder.create(config, blind, made.device)
+    return made, heard
+
+
+def test_a_fall_is_told_where_there_is_nothing_to_test_on(tmp_path: Path) -> None:
+    made, heard = unlabelled(tmp_path / "run", epochs=12)
+    original = made.program.begin_epoch
+
+    def begin_epoch(config: RunConfig, epoch: int, position: int) -> Any:
+        if epoch == 9:  # what was learned is lost, and not learned again
+            with torch.no_grad():
+                for parameter in made.program.method.parameters():
+                    parameter.normal_()
+        row = original(config, epoch, position)
+        if epoch >= 9:
+            set_optimizer(made.program.optimizer, 0.0, 0.9)
+        return row
+
+    made.program.begin_epoch = begin_epoch  # type: ignore[method-assign]
+    summary = made.run()
+    assert "Agreement with the labels it is trained on fell from" in heard.texts[0]
+    assert "(epoch 12)" in heard.texts[0]
+    assert summary["fell"] is True
+
+
+def test_a_class_that_takes_over_is_named(tmp_path: Path) -> None:
+    made, heard = unlabelled(tmp_path / "run", epochs=4)
+    network = made.program.method.network
+    with torch.no_grad():
+        network.head[-1].weight.zero_()
+        network.head[-1].bias.copy_(torch.eye(8)[5] * 100)  # "5", whatever it sees
+    summary = made.run()
+    (text,) = heard.texts
+    given = 100 * (made.source.given == 5).mean()
+    assert (
+        f"'5' takes over: 100 % of the training images are predicted as it, and {given:.0f} %"
+        in text
+    )
+    assert summary["overtaken_by"] == "5"
+    assert "fell" not in summary
+
+
+def test_a_healthy_run_is_told_nothing(tmp_path: Path) -> None:
+    made, heard = unlabelled(tmp_path / "run", epochs=4)
+    assert not {"fell", "overtaken_by"} & made.run().keys()
+    assert heard.texts == []
 
 
 def test_a_checkpoint_is_whole_or_the_one_before(

@@ -12,6 +12,7 @@ from josrc.audit.gallery import clipped
 from josrc.config import RunConfig
 from josrc.data.labels import read_label_file
 from josrc.data.noise import Labels
+from josrc.engine.health import ended_badly
 from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder
 from josrc.methods import get_method
@@ -201,6 +202,9 @@ def next_steps(
     steps = []
     if len(folder.read_metrics()) < config.epochs:
         steps.append({"text": "Let the run end.", "command": f"josrc resume {path}"})
+    warning = ended_badly(folder.read_summary()) if folder.summary.is_file() else None
+    if warning:
+        steps.append({"text": f"{warning} See the curves, and train again."})
     if counts["mislabelled"] + counts["out_of_distribution"] == 0:
         text = "Nothing to mend stands out."
         steps.append({"link": "Look at what is borderline.", "text": text})

@@ -45,7 +45,7 @@ class Truth:
         """
         if not self.known:
             sizes = {} if group is None else group_sizes(group)
-            return sizes | self._of_verified(prediction, group)
+            return sizes | self._of_verified(prediction, group) | self.signs(prediction)
         counts: dict[str, Tensor] = {}
         for name, number in GROUPS.items():
             really = self.kind == number
@@ -66,6 +66,23 @@ class Truth:
                 row[f"n_{name}"] = values[f"n_{name}"]
                 row[f"{name}_precision"] = share(values[f"{name}_precision"], values[f"n_{name}"])
         return row
+
+    def signs(self, prediction: Tensor) -> Row:
+        """Signs of health that need no truth, and are no columns: ``health.py`` reads them.
+
+        How many given labels the network predicts, and which class it predicts most, how often.
+        """
+        seen = prediction[prediction >= 0].long()
+        if not len(seen):
+            return {}
+        most, top = torch.bincount(seen).max(dim=0)
+        fits = (prediction == self.given).sum()
+        counts = torch.stack([fits, top, most]).tolist()
+        return {
+            "fit_given": share(counts[0], len(seen)),
+            "top_class": counts[1],
+            "top_share": share(counts[2], len(seen)),
+        }
 
     def _of_verified(self, prediction: Tensor, group: Tensor | None) -> Row:
         """What checked labels say: they tell right from wrong, and not why a wrong one is."""

@@ -21,6 +21,7 @@ from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.events import Listener
+from josrc.engine.health import CAUSES, MEASURES, Health
 from josrc.engine.metrics import Row
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, versions
@@ -30,7 +31,6 @@ from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 CHECKPOINT_PATIENCE = 100
 # Collapse: accuracy lost all but this share of its best distance to chance, for this many epochs.
 COLLAPSE_SHARE, COLLAPSE_EPOCHS = 0.05, 3
-MEASURES = {"test_accuracy": "Test accuracy", "agreement": "Agreement with held-out labels"}
 
 
 class Trainer:
@@ -57,6 +57,7 @@ class Trainer:
         """
         self.config, self.source, self.folder = config, source, folder
         self.listeners = listeners
+        self.health = Health(source)
         self.device = choose_device(config.device)
         self.program: Program
         self.stepper: Stepper
@@ -134,6 +135,8 @@ class Trainer:
         self.folder.append_metrics(row)
         self._tell("epoch_ended", row)
         self._check_accuracy()
+        for text in self.health.notices(self._measure(), self.rows, self.folder.best):
+            self._notice(text)
         if self.sick_epochs == 0 or not self.config.stop_on_collapse:
             self._keep()
 
@@ -191,9 +194,8 @@ class Trainer:
         if self.config.stop_on_collapse and self.sick_epochs >= COLLAPSE_EPOCHS:
             raise TrainingFailedError(
                 f"{MEASURES[self._measure() or '']} collapsed: {best:.2f} % at its best, {now:.2f} "
-                f"% in epoch {self.epoch} (chance is {chance:.2f} %). Likely causes: a loss term "
-                f"without a lower bound (Jo-SRC: method.ood_divergence_cap), or a learning rate "
-                f"that is too high.\n{self._last_good()}\n"
+                f"% in epoch {self.epoch} (chance is {chance:.2f} %). {CAUSES}\n"
+                f"{self._last_good()}\n"
                 "To train on regardless, begin a run with stop_on_collapse=false."
             )
 
@@ -333,6 +335,7 @@ class Trainer:
             "best_epoch": best["epoch"],  # of the best weights
             "final": accuracies[-1] if accuracies else None,
             **held,
+            **self.health.summary(self._measure(), self.rows),
             "seconds_total": self.seconds,
             "seconds_per_epoch": self.seconds / len(rows),
             "peak_memory_mib": peak_memory_mib(self.device),

@@ -7,7 +7,7 @@ from typing import Any
 
 from josrc.config import RunConfig
 from josrc.engine.events import Listener
-from josrc.engine.metrics import Row
+from josrc.engine.metrics import COLUMNS, Row
 
 
 class Logger(Listener):
@@ -47,7 +47,8 @@ class Logger(Listener):
 
     def epoch_ended(self, row: Row) -> None:
         """An epoch is over."""
-        numbers = {name: float(v) for name, v in row.items() if v is not None and name != "epoch"}
+        found = {name: row.get(name) for name in COLUMNS if name != "epoch"}
+        numbers = {name: float(value) for name, value in found.items() if value is not None}
         self.log(numbers, int(row["epoch"] or 0))
 
     def ended(self, summary: dict[str, Any] | None) -> None:

@@ -1,0 +1,122 @@
+"""Signs that a run goes wrong without failing: what it had learned is lost, or one class wins all.
+
+Neither stops a run, but its user must know: what it suggests may be worth nothing then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from josrc.data.source import Source
+from josrc.engine.metrics import Row
+
+# A sign counts when it has been there for this many epochs in a row.
+PATIENCE = 3
+MEASURES = {
+    "test_accuracy": "Test accuracy",
+    "agreement": "Agreement with held-out labels",
+    "fit_given": "Agreement with the labels it is trained on",
+}
+CAUSES = (
+    "Likely causes: a loss term without a lower bound (Jo-SRC: method.ood_divergence_cap), or a "
+    "learning rate that is too high."
+)
+# A suggestion is the rival of late, and a verdict gives the last epochs a quarter of its weight.
+DISTRUST = (
+    "Suggested labels, and in part verdicts, draw on the last epochs: don't trust them unseen."
+)
+
+
+class Health:
+    """Looks at the epochs of a run.
+
+    Args:
+        source: what it is trained on.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.names = source.closed_names
+        self.chance = 100 / source.closed
+        given = np.bincount(source.given, minlength=source.closed)
+        self.given_shares: list[float] = (100 * given / len(source.given)).tolist()
+
+    def notices(self, measure: str | None, rows: Sequence[Row], best: Path) -> Iterator[str]:
+        """What is to be said after an epoch: each sign once, when it has lasted long enough.
+
+        Args:
+            measure: the column that tells how good the networks are, if there is one.
+            rows: of the epochs so far.
+            best: where the weights of the best epoch lie.
+        """
+        scores = _scores(measure, rows)
+        if epochs_fallen(scores, self.chance) == PATIENCE:
+            epoch = 1 + scores.index(max(scores))
+            kept = f" {best} holds epoch {epoch}." if measure else ""
+            yield (
+                f"{MEASURES[measure or 'fit_given']} fell from {max(scores):.2f} % (epoch {epoch}) "
+                f"to {scores[-1]:.2f} % (epoch {len(rows)}).{kept} {DISTRUST} {CAUSES}"
+            )
+        if epochs_overtaken(rows, self.given_shares) == PATIENCE:
+            top, share = int(rows[-1]["top_class"] or 0), rows[-1]["top_share"]
+            yield (
+                f"'{self.names[top]}' takes over: {share:.0f} % of the training images are "
+                f"predicted as it, and {self.given_shares[top]:.0f} % labelled so. {DISTRUST} "
+                f"{CAUSES}"
+            )
+
+    def summary(self, measure: str | None, rows: Sequence[Row]) -> dict[str, Any]:
+        """How a run ended: that it fell and stayed there, that a class took over, or nothing."""
+        found: dict[str, Any] = {}
+        if epochs_fallen(_scores(measure, rows), self.chance) >= PATIENCE:
+            found["fell"] = True
+        if epochs_overtaken(rows, self.given_shares) >= PATIENCE:
+            found["overtaken_by"] = self.names[int(rows[-1]["top_class"] or 0)]
+        return found
+
+
+def ended_badly(summary: Mapping[str, Any]) -> str | None:
+    """A sentence for a run whose summary says that it fell, or that one class took over."""
+    if "overtaken_by" in summary:
+        return f"One class, '{summary['overtaken_by']}', took over in the end. {DISTRUST}"
+    if "fell" in summary:
+        return f"In the end less than half of what had been reached was left. {DISTRUST}"
+    return None
+
+
+def epochs_fallen(scores: Sequence[float], chance: float) -> int:
+    """For how many epochs a score has been below half of its best before.
+
+    Args:
+        scores: a percentage an epoch.
+        chance: the score of a network that guesses; twice as much must have been reached once.
+    """
+    best, epochs = 0.0, 0
+    for score in scores:
+        best = max(best, score)
+        epochs = epochs + 1 if best > 2 * chance and score < best / 2 else 0
+    return epochs
+
+
+def epochs_overtaken(rows: Sequence[Row], given_shares: Sequence[float]) -> int:
+    """For how many epochs one class has won more than half of what is labelled otherwise.
+
+    Args:
+        rows: of the epochs; without ``top_class`` and ``top_share`` there is nothing to see.
+        given_shares: how many percent of the labels each class has.
+    """
+    epochs = 0
+    for row in rows:
+        share, top = row.get("top_share"), row.get("top_class")
+        label_share = 100.0 if top is None else given_shares[int(top)]
+        won = (share or 0.0) - label_share
+        epochs = epochs + 1 if won > (100 - label_share) / 2 else 0
+    return epochs
+
+
+def _scores(measure: str | None, rows: Sequence[Row]) -> list[float]:
+    """Without images to test on, what is left is how far the given labels are fitted."""
+    return [row.get(measure or "fit_given") or 0.0 for row in rows]
