@@ -98,6 +98,18 @@ def test_replayed_tests_give_the_accuracies_of_the_weights_of_the_hour(method: s
     assert replayed["test_accuracy"] != prepared[0]["test_accuracy"]
 
 
+@pytest.mark.gpu
+def test_a_test_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> None:
+    built, said = program("standard", "cuda"), list[str]()
+    create_stepper(built, "auto", said.append)
+    network = built.method.evaluated()["test_accuracy"][0]
+    network.register_forward_hook(lambda module, inputs, logits: float(logits.max()) and None)
+    accuracies = [built.end_epoch()["test_accuracy"] for _ in range(4)]
+    assert len(set(accuracies)) == 1
+    assert len(said) == 1
+    assert "Tests can't be captured" in said[0]
+
+
 class Broken:
     """A captured stepper of a step that can't be captured; it gets as far as the next batch."""
 
