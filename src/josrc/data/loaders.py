@@ -20,7 +20,6 @@ from josrc.errors import UserError
 
 # Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.
 MOST_EVALUATED = 2000
-NO_DRAWS = torch.empty(0, 0)
 # Seed and epoch it was drawn for; order of the samples; numbers of their views; of the steps.
 Plan = tuple[tuple[int, int] | None, Tensor, Tensor, Tensor]
 
@@ -40,7 +39,7 @@ class Batch:
     index: Tensor
     images: Tensor
     label: Tensor
-    draws: Tensor = NO_DRAWS
+    draws: Tensor
 
 
 class Loader:
