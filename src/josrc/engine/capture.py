@@ -17,6 +17,9 @@ from josrc.errors import InterruptedRunError, UserError
 from josrc.models import hardware
 from josrc.models.cnn7 import prepare
 
+# Another thread may pin the next batches while this one captures; it takes no part in the graph.
+# In torch's default mode its first call would end the capture, and itself.
+CAPTURE_MODE = "thread_local"
 # Trains on the next so many samples.
 Stepper = Callable[[int], None]
 
@@ -95,7 +98,7 @@ class CapturedStepper:
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self.pool, self.stream):
+        with torch.cuda.graph(graph, self.pool, self.stream, CAPTURE_MODE):
             self.program.train_step(size, self._forward, self._update)
         return graph
 
@@ -137,7 +140,7 @@ class CapturedTester:
     ) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         right = torch.zeros((), dtype=torch.long, device=labels.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self.pool, self.stream):
+        with torch.cuda.graph(graph, self.pool, self.stream, CAPTURE_MODE):
             right.copy_(right_answers(network, images, labels))
         return graph, right
 
