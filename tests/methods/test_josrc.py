@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from batches import batch_of
 from josrc.data.loaders import Batch
 from josrc.methods.base import StepResult
 from josrc.methods.josrc import JoSRC, JoSRCSettings
@@ -117,7 +118,7 @@ TAUGHT = (teach(FIRST) + teach(SECOND)) / 2
 
 def make_batch(first: Array, second: Array, labels: list[int]) -> Batch:
     images = torch.tensor(np.concatenate([first, second]), dtype=torch.float32)
-    return Batch(torch.arange(len(labels)), images, torch.tensor(labels))
+    return batch_of(images, torch.tensor(labels))
 
 
 def make_method(**settings: Any) -> JoSRC:
