@@ -158,9 +158,10 @@ class _Work:
         except TrainingFailedError as failure:
             summary = trainer.summary() | {"failed": str(failure)}
             outcome = f" failed: {failure}"
-        begun_with = trainer.config.model.weights
-        if begun_with is not None:
-            summary["weights"] = begun_with.name
+        config = trainer.config
+        summary["settings"] = config.method.model_dump(mode="json")
+        if config.model.weights is not None:
+            summary["weights"] = config.model.weights.name
         save_result(self.results, key, summary, trainer.rows)
         return outcome
 
