@@ -95,8 +95,8 @@ def joined() -> Iterator[None]:
     if world() == 1:
         yield
         return
+    _joined += 1  # a second run of these processes meets at a place of its own
     if not dist.is_initialized():
-        _joined += 1  # a second run of these processes meets at a place of its own
         store = dist.PrefixStore(f"josrc/{_joined}", _meeting_place())  # type: ignore[attr-defined]
         # Tensors in main memory go by gloo, also in a run on GPUs: it tells when a process ends.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -134,7 +134,7 @@ def check_lost(error: RuntimeError, then: Callable[[], str]) -> None:
 def first_to_tell() -> bool:
     """Whether no other process has told yet why the run ends; all of them may know."""
     try:
-        return bool(_meeting_place().add("josrc/told", 1) == 1)
+        return bool(_meeting_place().add(f"josrc/told/{_joined}", 1) == 1)
     except RuntimeError:  # it is gone with its machine
         return True
 
