@@ -106,6 +106,7 @@ def joined() -> Iterator[None]:
     # After an error the others may be gone: then the group is left as it is, to end with us.
     try:
         yield
+        highest(0)  # nobody leaves while the first one still writes
     except RuntimeError as error:
         check_lost(error, lambda: "It was not training yet, or not any more.")
         raise
