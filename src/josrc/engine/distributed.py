@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.rendezvous import rendezvous
 
 from josrc.errors import LostProcessError
 
@@ -50,7 +49,7 @@ def _whoami() -> Place:
 
 def launched() -> bool:
     """Whether torchrun started several processes, of which this is one."""
-    return dist.is_torchelastic_launched() and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 _place = _whoami()
@@ -115,6 +114,8 @@ def joined() -> Iterator[None]:
 
 def _meeting_place() -> Any:
     """What torchrun keeps for its processes to find each other; it outlives them."""
+    from torch.distributed.rendezvous import rendezvous
+
     global _store
     if _store is None:
         _store = next(rendezvous("env://"))[0]
