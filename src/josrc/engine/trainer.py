@@ -266,11 +266,14 @@ class Trainer:
 
     def _stop_wanted(self, step: int) -> bool:
         """Whether somebody asked to stop; of several processes all stop at the same step."""
-        every = AGREEMENT_STEPS if self.device.type == "cuda" else 1
-        if distributed.world() > 1 and step % every == 0:
-            self.signal = distributed.highest(self.signal or 0) or None
+        if distributed.world() == 1:
             return self.signal is not None
-        return self.signal is not None and distributed.world() == 1
+        if step % (AGREEMENT_STEPS if self.device.type == "cuda" else 1):
+            return False
+        agreed = distributed.highest(self.signal or 0)
+        if agreed:  # else the present one stays: it may have come just now, and counts next time
+            self.signal = agreed
+        return agreed > 0
 
     def _interrupt(self, seconds: float) -> None:
         """Save and stop; a run that is going wrong keeps its last good checkpoint instead."""
