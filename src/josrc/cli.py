@@ -366,17 +366,50 @@ def bench_render(
 
 @bench.command("speed")
 def bench_speed(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Train on images in files: a folder of class folders, or generate:20000 to have "
+            "so many JPEGs made."
+        ),
+    ] = None,
     data_root: DataRoot = None,
     device: Device = None,
     method: Annotated[str | None, typer.Option(help="josrc unless another is named.")] = None,
-    model: Annotated[str | None, typer.Option(help="cnn7 or any timm name.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="cnn7, resnet50 with --data, or any timm name.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=2, help="With --data: samples a step; 64 for 224 pixels.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps in a timed window.")] = None,
     whole_runs: Annotated[
         bool, typer.Option(help="On a GPU with data: also time two whole runs.")
     ] = True,
     results: Annotated[Path, typer.Option(help="Where results are kept.")] = Path("results"),
 ) -> None:
-    """Time a training step: a loop written by hand, josrc eager, josrc captured."""
+    """Time a training step: a loop written by hand, josrc eager, josrc captured.
+
+    With --data: images a second from files, by hand, by josrc, and without reading.
+    """
+    if data is not None:
+        from josrc.bench.speed_images import run_image_speed
+
+        if data_root is not None:
+            raise UserError("--data names the images: leave out --data-root.")
+        run_image_speed(
+            data=data,
+            device_name_wanted=device,
+            method=method,
+            model=model,
+            batch_size=batch_size,
+            steps=steps,
+            results=results,
+            console=_console(),
+        )
+        return
+    if batch_size is not None:
+        raise UserError("--batch-size goes with --data: CIFAR's recipe has its own.")
     from josrc.bench.speed import run_speed
 
     run_speed(

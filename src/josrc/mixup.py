@@ -24,7 +24,8 @@ def beta_quantiles(alpha: float) -> Tensor:
 
 def draw(quantiles: Tensor, uniform: Tensor) -> Tensor:
     """Values of a distribution from uniform numbers in [0, 1)."""
-    return quantiles.take((uniform * len(quantiles)).long())
+    place = (uniform * len(quantiles)).long()
+    return quantiles.index_select(0, place.reshape(-1)).reshape(place.shape)
 
 
 def mix(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.methods.base import StepResult, TwoNetworks
 
 Array = np.ndarray
@@ -50,7 +50,7 @@ def take_step(
         method.second_network.weight.copy_(torch.cat([nothing, eye], dim=1))
     images = torch.tensor(np.concatenate([first, second], axis=1), dtype=torch.float32)
     images.requires_grad_()
-    batch = Batch(torch.arange(len(labels)), images, torch.tensor(labels))
+    batch = batch_of(images, torch.tensor(labels))
     result = method.step(batch, {key: torch.tensor(value) for key, value in at.items()})
     (gradient,) = torch.autograd.grad(result.loss, images)
     return PairStep(result, gradient[:, :classes].numpy(), gradient[:, classes:].numpy())

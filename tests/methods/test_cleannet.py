@@ -13,7 +13,7 @@ from scipy.special import log_softmax, softmax
 from torch import Tensor, nn
 
 import josrc
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.data.source import Source, load_source
 from josrc.errors import UserError
 from josrc.methods.cleannet import (
@@ -156,7 +156,7 @@ def test_the_loss_is_weighed_by_the_similarity(variant: str) -> None:
     logits = method.network(images).detach().double().numpy()
     losses = -log_softmax(logits, axis=1)[range(4), [0, 1, 2, 3]]
     weight = [0.8, 0, 0.05, 0.2] if variant == "soft" else [1, 0, 0, 1]
-    result = method.step(Batch(torch.arange(4), images, torch.arange(4)), {})
+    result = method.step(batch_of(images, torch.arange(4)), {})
     assert result.loss.item() == pytest.approx((weight * losses).mean(), rel=1e-5)
     assert result.group.tolist() == [CLEAN, ID, ID, CLEAN]
     np.testing.assert_allclose(result.clean_likelihood, [0.8, 0, 0.05, 0.2], rtol=1e-5)

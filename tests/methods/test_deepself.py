@@ -10,7 +10,7 @@ import torch
 from scipy.special import log_softmax
 from torch import Tensor, nn
 
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.methods.deepself import DeepSelf, DeepSelfSettings, choose_prototypes
 
 CLEAN, ID = 0, 1
@@ -88,7 +88,7 @@ def test_the_loss_weighs_both_labels(alpha: float) -> None:
     logits = np.random.default_rng(0).normal(size=(4, 2))
     method.corrected[:4] = torch.tensor([0, 1, 1, 0])
     label = torch.tensor([0, 0, 1, 1])
-    batch = Batch(torch.arange(4), torch.tensor(logits, dtype=torch.float32), label)
+    batch = batch_of(torch.tensor(logits, dtype=torch.float32), label)
     result = method.step(batch, {"alpha": torch.tensor(alpha)})
     log_p = log_softmax(logits, axis=1)
     given, corrected = -log_p[range(4), [0, 0, 1, 1]].mean(), -log_p[range(4), [0, 1, 1, 0]].mean()

@@ -10,7 +10,7 @@ import torch
 from scipy.special import softmax
 from torch import nn
 
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.methods.base import StepResult
 from josrc.methods.f_correction import FCorrection, FCorrectionSettings, estimate_transitions
 
@@ -21,7 +21,7 @@ def step(logits: np.ndarray, label: list[int], transitions: np.ndarray) -> StepR
     method = FCorrection(FCorrectionSettings(), nn.Identity)
     method.register_buffer("transitions", torch.tensor(transitions, dtype=torch.float32))
     images = torch.tensor(logits, dtype=torch.float32)
-    return method.step(Batch(torch.arange(len(label)), images, torch.tensor(label)), {})
+    return method.step(batch_of(images, torch.tensor(label)), {})
 
 
 def test_a_confused_label_is_read_as_the_class_it_stands_for() -> None:
@@ -47,7 +47,7 @@ def test_before_the_estimate_it_is_cross_entropy_with_a_finite_gradient() -> Non
     method = FCorrection(FCorrectionSettings(), nn.Identity)
     method.register_buffer("transitions", torch.eye(3))
     label = torch.tensor([2, 0])
-    loss = method.step(Batch(torch.arange(2), logits, label), {}).loss
+    loss = method.step(batch_of(logits, label), {}).loss
     (gradient,) = torch.autograd.grad(loss, logits)
     expected = torch.nn.functional.cross_entropy(logits, label)
     torch.testing.assert_close(loss, expected)

@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import entropy
 from torch import nn
 
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.methods.base import StepResult
 from josrc.methods.joint_optim import JointOptim, JointOptimSettings
 
@@ -42,7 +42,7 @@ def method_of(labels: np.ndarray, **settings: Any) -> JointOptim:
 
 def step(method: JointOptim, logits: np.ndarray, **at: float) -> StepResult:
     images = torch.tensor(logits, dtype=torch.float32)
-    batch = Batch(torch.arange(4), images, torch.tensor(GIVEN))
+    batch = batch_of(images, torch.tensor(GIVEN))
     return method.step(batch, {key: torch.tensor(float(value)) for key, value in at.items()})
 
 

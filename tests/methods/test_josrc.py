@@ -11,11 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from batches import batch_of
 from josrc.data.loaders import Batch
 from josrc.methods.base import StepResult
 from josrc.methods.josrc import JoSRC, JoSRCSettings
 
 CLEAN, ID, OOD = 0, 1, 2
+# The default: so much divergence of an OOD sample is rewarded.
+CAP = 1.0
 LITERAL = {"guard_empty": False, "guard_logarithms": False, "ood_divergence_cap": None}
 Array = np.ndarray
 
@@ -117,7 +120,7 @@ TAUGHT = (teach(FIRST) + teach(SECOND)) / 2
 
 def make_batch(first: Array, second: Array, labels: list[int]) -> Batch:
     images = torch.tensor(np.concatenate([first, second]), dtype=torch.float32)
-    return Batch(torch.arange(len(labels)), images, torch.tensor(labels))
+    return batch_of(images, torch.tensor(labels))
 
 
 def make_method(**settings: Any) -> JoSRC:
@@ -145,7 +148,10 @@ def step(method: JoSRC, *, tau: float = TAU, warm: bool = False) -> StepResult:
 @pytest.mark.parametrize("warm", [True, False], ids=["in warm-up", "after warm-up"])
 @pytest.mark.parametrize("variant", ["c", "ci", "cio", "full"])
 def test_a_step_is_that_of_the_paper(variant: str, warm: bool, guards: dict[str, Any]) -> None:
-    expected = paper_step(FIRST, SECOND, TAUGHT, LABELS, tau=TAU, variant=variant, warm=warm)
+    cap = CAP if not guards else math.inf
+    expected = paper_step(
+        FIRST, SECOND, TAUGHT, LABELS, tau=TAU, variant=variant, warm=warm, cap=cap
+    )
     result = step(make_method(variant=variant, **guards), warm=warm)
     assert expected.group == GROUPS
     assert result.group is not None
@@ -199,10 +205,10 @@ def test_a_random_batch_follows_the_settings(settings: dict[str, Any]) -> None:
         "consistency_base": "base",
         "ood_divergence_cap": "cap",
     }
-    chosen = {"cap": 4.0, "floor": 1e-7} | {spelling[key]: value for key, value in settings.items()}
+    chosen = {"cap": CAP, "floor": 1e-7} | {spelling[key]: value for key, value in settings.items()}
     chosen["cap"] = math.inf if chosen["cap"] is None else chosen["cap"]
     expected = paper_step(first, second, taught, labels, tau=0.8, **chosen)
-    default = paper_step(first, second, taught, labels, tau=0.8, cap=4.0, floor=1e-7)
+    default = paper_step(first, second, taught, labels, tau=0.8, cap=CAP, floor=1e-7)
     assert set(expected.group) == {CLEAN, ID, OOD}
     assert not settings or expected.total != pytest.approx(default.total, rel=1e-3)
 
@@ -232,10 +238,11 @@ def test_a_sample_at_the_threshold_is_clean_unless_it_is_strict(strict: bool, gr
 def test_the_teacher_sees_the_first_view_or_both(views: str) -> None:
     taught = teach(FIRST) if views == "first" else (teach(FIRST) + teach(SECOND)) / 2
     other = teach(FIRST) if views == "both" else (teach(FIRST) + teach(SECOND)) / 2
-    expected = paper_step(FIRST, SECOND, taught, LABELS, tau=TAU)
+    expected = paper_step(FIRST, SECOND, taught, LABELS, tau=TAU, cap=CAP)
+    wrong = paper_step(FIRST, SECOND, other, LABELS, tau=TAU, cap=CAP)
     loss = step(make_method(teacher_views=views)).loss.item()
     assert loss == pytest.approx(expected.total, rel=1e-5)
-    assert loss != pytest.approx(paper_step(FIRST, SECOND, other, LABELS, tau=TAU).total, rel=1e-3)
+    assert loss != pytest.approx(wrong.total, rel=1e-3)
 
 
 def normalised(values: Array) -> Array:
@@ -266,7 +273,7 @@ def test_batch_statistics_are_those_of_both_views_or_of_each() -> None:
     for joint in (True, False):
         first, second = seen_by_batch_norm(joint)
         taught = mean_prediction(first, second)
-        expected = paper_step(first, second, taught, LABELS, tau=NORMALISED_TAU, cap=4)
+        expected = paper_step(first, second, taught, LABELS, tau=NORMALISED_TAU, cap=CAP)
         assert set(expected.group) == {CLEAN, ID, OOD}
         result = step(normalising_method(joint_forward=joint), tau=NORMALISED_TAU)
         assert result.loss.item() == pytest.approx(expected.total, rel=1e-4)
@@ -280,7 +287,7 @@ def test_the_teacher_uses_batch_statistics_or_running_ones() -> None:
     running = mean_prediction(FIRST / math.sqrt(1 + 1e-5), SECOND / math.sqrt(1 + 1e-5))
     losses = []
     for mode, taught in (("train", mean_prediction(first, second)), ("eval", running)):
-        expected = paper_step(first, second, taught, LABELS, tau=NORMALISED_TAU, cap=4)
+        expected = paper_step(first, second, taught, LABELS, tau=NORMALISED_TAU, cap=CAP)
         result = step(normalising_method(teacher_mode=mode), tau=NORMALISED_TAU)
         assert result.loss.item() == pytest.approx(expected.total, rel=1e-4)
         losses.append(expected.total)
@@ -352,7 +359,7 @@ def opposite_loss(size: float, **settings: Any) -> tuple[float, bool]:
 
 def test_with_the_cap_the_disagreement_of_ood_samples_is_rewarded_up_to_it() -> None:
     for size in (5.0, 50.0, 5000.0):
-        assert opposite_loss(size) == (-4, True)
+        assert opposite_loss(size) == (-CAP, True)
 
 
 def test_without_the_cap_diverging_logits_are_rewarded_ever_more() -> None:

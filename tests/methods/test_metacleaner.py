@@ -10,7 +10,8 @@ import torch
 from scipy.special import log_softmax, softmax
 from torch import nn
 
-from josrc.data.loaders import Batch, grouped_order
+from batches import batch_of
+from josrc.data.loaders import grouped_order
 from josrc.errors import UserError
 from josrc.methods.metacleaner import MetaCleaner, MetaCleanerSettings
 from josrc.models import Classifier
@@ -41,7 +42,7 @@ def test_the_loss_is_that_of_the_weighted_sum_of_each_group() -> None:
         clean = weight[0] * IMAGES[a] + weight[1] * IMAGES[b]
         losses.append(-log_softmax(head @ clean + bias)[LABEL[a]])
         worth += (weight / weight.max()).tolist()
-    batch = Batch(torch.arange(7), torch.tensor(IMAGES, dtype=torch.float32), torch.tensor(LABEL))
+    batch = batch_of(torch.tensor(IMAGES, dtype=torch.float32), torch.tensor(LABEL))
     result = method.step(batch, {})
     assert result.loss.item() == pytest.approx(np.mean(losses), rel=1e-5)
     np.testing.assert_allclose(result.clean_likelihood, [*worth, 1, 1, 1], rtol=1e-5)

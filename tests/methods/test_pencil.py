@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from scipy.special import log_softmax, softmax
 from torch import nn
 
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.methods.base import StepResult
 from josrc.methods.pencil import Pencil, PencilSettings
 
@@ -32,7 +32,7 @@ def pencil(**settings: Any) -> Pencil:
 
 def step(method: Pencil, stage: dict[str, float]) -> StepResult:
     images = torch.tensor(LOGITS, dtype=torch.float32)
-    batch = Batch(torch.arange(12), images, torch.tensor(GIVEN))
+    batch = batch_of(images, torch.tensor(GIVEN))
     return method.step(batch, {key: torch.tensor(value) for key, value in stage.items()})
 
 

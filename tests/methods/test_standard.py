@@ -8,7 +8,7 @@ import torch
 from scipy.special import log_softmax
 from torch import nn
 
-from josrc.data.loaders import Batch
+from batches import batch_of
 from josrc.methods.base import StepResult
 from josrc.methods.standard import Standard, StandardSettings
 
@@ -28,7 +28,7 @@ def step(logits: np.ndarray) -> tuple[Standard, StepResult]:
         method.network.weight.copy_(torch.eye(5))
         method.network.bias.zero_()
     images = torch.tensor(logits, dtype=torch.float32)
-    return method, method.step(Batch(torch.arange(20), images, LABEL), {})
+    return method, method.step(batch_of(images, LABEL), {})
 
 
 def test_the_loss_is_the_mean_cross_entropy(logits: np.ndarray) -> None:
@@ -61,7 +61,7 @@ def test_nothing_is_selected_and_no_finding_carries_a_gradient(logits: np.ndarra
 def test_half_precision_logits_are_reduced_in_float32(logits: np.ndarray) -> None:
     method = Standard(StandardSettings(), nn.Identity)
     images = torch.tensor(logits).bfloat16()
-    result = method.step(Batch(torch.arange(20), images, LABEL), {})
+    result = method.step(batch_of(images, LABEL), {})
     log_p = log_softmax(images.double().numpy(), axis=1)
     assert result.loss.dtype == torch.float32
     assert result.loss.item() == pytest.approx(-log_p[range(20), LABEL].mean(), rel=1e-5)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from josrc.bench.pictures import QUALITY, write_images
+from josrc.bench.reference import file_transform
 from josrc.bench.speed import short_name
 from josrc.config import DataConfig, ViewConfig
 from josrc.data.loaders import StreamingLoader
@@ -32,8 +32,7 @@ from josrc.models.factory import IMAGENET
 from josrc.terminal import say
 
 SIZES = ((1024, 768), (500, 400))
-RESIZED, CROP, VIEWS = 256, 224, 2
-QUALITY = 90
+CROP, VIEWS = 224, 2
 Batches = Callable[[int], Iterator[Tensor]]
 
 
@@ -82,18 +81,6 @@ def run_loader(
     return path
 
 
-def write_images(folder: Path, count: int, size: tuple[int, int]) -> None:
-    """JPEGs of soft shapes with some grain, which compress about as photographs do."""
-    for number in range(count):
-        generator = np.random.default_rng(number)
-        shapes = Image.fromarray(generator.integers(0, 256, (24, 32, 3), dtype=np.uint8))
-        pixels = np.asarray(shapes.resize(size, Image.Resampling.BICUBIC)).astype(np.int16)
-        pixels = pixels + generator.integers(-8, 9, pixels.shape, dtype=np.int16)
-        path = folder / f"class-{number % 2}" / f"{number:05}.jpg"
-        path.parent.mkdir(exist_ok=True)
-        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path, quality=QUALITY)
-
-
 def compare(
     folder: Path, images: int, epochs: int, batch_size: int, workers: int, device: torch.device
 ) -> dict[str, float]:
@@ -134,17 +121,9 @@ def torchvision_batches(
     folder: Path, batch_size: int, workers: int, device: torch.device
 ) -> Batches:
     """ImageFolder and DataLoader with the usual transforms, on the device in the end."""
-    from torchvision import datasets, transforms
+    from torchvision import datasets
 
-    views = transforms.Compose(
-        [
-            transforms.Resize(RESIZED),
-            transforms.RandomCrop(CROP),
-            transforms.RandomHorizontalFlip(),
-            transforms.ToTensor(),
-            transforms.Normalize(*IMAGENET),
-        ]
-    )
+    views = file_transform(CROP, *IMAGENET)
     loader = DataLoader(
         datasets.ImageFolder(str(folder), TwoViews(views)),
         batch_size=batch_size,

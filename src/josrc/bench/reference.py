@@ -8,8 +8,8 @@ difference is the loop alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,43 +18,106 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from josrc.config import RunConfig
+from josrc.data.files import ImageFiles
 from josrc.data.loaders import Batch
+from josrc.data.own import TILE
 from josrc.data.source import Source
 from josrc.engine.program import create_method, uses_bfloat16
+from josrc.errors import UserError
 
 MOST_WORKERS = 8
+
+
+class Samples(Protocol):
+    """Pictures and their labels, as torchvision's data sets hand them out."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> tuple[Image.Image, int]: ...
+
+
+class ArraySamples:
+    """Those of a source that is in memory."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> tuple[Image.Image, int]:
+        pixels = self.source.images[np.array([index])].squeeze()
+        return Image.fromarray(pixels), int(self.source.given[index])
 
 
 class ViewsDataset(Dataset[tuple[list[Tensor], int, int]]):
     """Each sample as its random views, its given label and its index."""
 
     def __init__(self, source: Source, config: RunConfig, views: int) -> None:
-        from torchvision import transforms
-
-        self.source, self.views = source, views
-        steps: list[Any] = [
-            transforms.RandomCrop(source.images.shape[1:3], padding=config.views.pad)
-        ]
-        if config.views.flip:
-            steps.append(transforms.RandomHorizontalFlip())
-        steps += [transforms.ToTensor(), transforms.Normalize(source.mean, source.std)]
-        self.transform = transforms.Compose(steps)
+        self.views = views
+        self.samples, self.transform = (
+            folder_samples(source, config)
+            if isinstance(source.images, ImageFiles)
+            else array_samples(source, config)
+        )
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.samples)
 
     def __getitem__(self, index: int) -> tuple[list[Tensor], int, int]:
-        image = Image.fromarray(self.source.images[np.array([index])].squeeze())
-        views = [self.transform(image) for _ in range(self.views)]
-        return views, int(self.source.given[index]), index
+        image, label = self.samples[index]
+        return [self.transform(image) for _ in range(self.views)], label, index
+
+
+def array_samples(source: Source, config: RunConfig) -> tuple[Samples, Any]:
+    """Images in memory, and crops out of them as CIFAR's are mostly taken."""
+    from torchvision import transforms
+
+    crop = transforms.RandomCrop(source.images.shape[1:3], padding=config.views.pad)
+    return ArraySamples(source), _compose([crop], config.views.flip, source.mean, source.std)
+
+
+def folder_samples(source: Source, config: RunConfig) -> tuple[Samples, Any]:
+    """An ImageFolder of torchvision, and crops as ImageNet's are mostly taken."""
+    from torchvision import datasets
+
+    assert isinstance(source.images, ImageFiles)
+    folder: Any = datasets.ImageFolder(str(source.images.root))
+    if folder.classes != source.closed_names:
+        raise UserError(
+            f"{source.name}: torchvision's ImageFolder finds the classes "
+            f"{', '.join(folder.classes[:5])} there, and josrc {', '.join(source.closed_names[:5])}"
+            ". To compare them, name a folder that holds nothing but class folders."
+        )
+    return folder, file_transform(source.size[0], source.mean, source.std, config.views.flip)
+
+
+def file_transform(
+    size: int, mean: tuple[float, ...], std: tuple[float, ...], flip: bool = True
+) -> Any:
+    """The usual way from a picture to a random view: 256 pixels, then a crop of 224."""
+    from torchvision import transforms
+
+    crop = [transforms.Resize(round(size * TILE)), transforms.RandomCrop(size)]
+    return _compose(crop, flip, mean, std)
+
+
+def _compose(crop: list[Any], flip: bool, mean: tuple[float, ...], std: tuple[float, ...]) -> Any:
+    from torchvision import transforms
+
+    flips = [transforms.RandomHorizontalFlip()] if flip else []
+    return transforms.Compose(
+        [*crop, *flips, transforms.ToTensor(), transforms.Normalize(mean, std)]
+    )
 
 
 def worker_count() -> int:
-    """Loader workers of the reference loop."""
+    """Loader workers of the reference loop, unless it is told how many."""
     return min(MOST_WORKERS, os.cpu_count() or 1)
 
 
-def reference_steps(config: RunConfig, source: Source, device: torch.device) -> Iterator[float]:
+def reference_steps(
+    config: RunConfig, source: Source, device: torch.device, workers: int | None = None
+) -> Generator[float, None, None]:
     """Train step after step, without end; yields each loss when it is on the host."""
     method = create_method(config, source).to(device).train()
     schedule = method.schedule(config.epochs // 2, config.epochs)
@@ -63,12 +126,14 @@ def reference_steps(config: RunConfig, source: Source, device: torch.device) -> 
     trained = [p for p in method.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=config.optimizer.lr)
     bfloat16 = uses_bfloat16(config, device)
+    count = worker_count() if workers is None else workers
     loader = DataLoader(
         ViewsDataset(source, config, method.views),
         batch_size=config.batch_size,
         shuffle=True,
         drop_last=True,
-        num_workers=worker_count(),
+        num_workers=count,
+        persistent_workers=count > 0,
         pin_memory=device.type == "cuda",
     )
     while True:

@@ -149,7 +149,8 @@ def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float
     return 1000 / steps * _seconds(lambda: list(islice(steps_taken, steps)), device)
 
 
-def _now(device: torch.device) -> float:
+def now(device: torch.device) -> float:
+    """The time in seconds once the device has done what it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -175,14 +176,21 @@ class TrafficCounter(TorchDispatchMode):
 
 def step_cost(program: Program, config: RunConfig) -> tuple[int, int]:
     """Floating-point operations and unfused bytes of one training step."""
-    program.begin_epoch(config, config.epochs // 2)
-    with FlopCounterMode(display=False) as flops:
-        program.train_step(config.batch_size)
+    flops = step_flops(program, config)
     # The data set is an argument of the gather, but a step reads only its own batch of it.
     resident = program.loader.tiles.numel()
     with TrafficCounter() as traffic:
         program.train_step(config.batch_size)
-    return flops.get_total_flops(), max(0, traffic.moved - resident)
+    return flops, max(0, traffic.moved - resident)
+
+
+def step_flops(program: Program, config: RunConfig) -> int:
+    """Floating-point operations of the first training step of an epoch."""
+    program.begin_epoch(config, config.epochs // 2)
+    program.loader.prepare(config.batch_size)
+    with FlopCounterMode(display=False) as flops:
+        program.train_step(config.batch_size)
+    return int(flops.get_total_flops())
 
 
 def matmul_rate(device: torch.device) -> float:
@@ -206,9 +214,9 @@ def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     """Seconds that some work takes: the median over windows, the first one not counted."""
     times = []
     for _ in range(WINDOWS + 1):
-        begun = _now(device)
+        begun = now(device)
         work()
-        times.append(_now(device) - begun)
+        times.append(now(device) - begun)
     return statistics.median(times[1:])
 
 

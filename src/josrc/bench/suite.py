@@ -114,7 +114,8 @@ class _Work:
         except TrainingFailedError as failure:
             summary = trainer.summary() | {"failed": str(failure)}
             outcome = f" failed: {failure}"
-        save_result(self.results, key, summary, trainer.rows)
+        settings = {"settings": trainer.config.method.model_dump(mode="json")}
+        save_result(self.results, key, summary | settings, trainer.rows)
         return outcome
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from josrc.data.files import ImageFiles
 from josrc.data.noise import Labels
 from josrc.data.source import Images, Source
+from josrc.data.staging import Staging
 from josrc.data.views import Normalise, View
 from josrc.data.workers import DecodingPool, Faults
 from josrc.engine.distributed import portion
@@ -21,7 +22,6 @@ from josrc.errors import UserError
 
 # Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.
 MOST_EVALUATED = 2000
-NO_DRAWS = torch.empty(0, 0)
 # Seed and epoch it was drawn for; order of the samples; numbers of their views; of the steps.
 Plan = tuple[tuple[int, int] | None, Tensor, Tensor, Tensor]
 
@@ -41,7 +41,7 @@ class Batch:
     index: Tensor
     images: Tensor
     label: Tensor
-    draws: Tensor = NO_DRAWS
+    draws: Tensor
 
 
 class Loader:
@@ -99,11 +99,12 @@ class Loader:
         """Take up the plan of an epoch and go to a place in it."""
         self.draw_plan(seed, epoch)
         _, order, draws, step_draws = self.plan
+        # First of all: workers begin to decode while the device ends what was queued before.
+        self._expect(order, position)
         self.order.copy_(order)
         self.draws.copy_(draws)
         self.step_draws.copy_(step_draws)
         self.cursor.fill_(position)
-        self._expect(order, position)
 
     def draw_plan(self, seed: int, epoch: int) -> None:
         """Draw the plan of an epoch; done ahead of time, it costs the device no waiting."""
@@ -196,8 +197,9 @@ class StreamingLoader(Loader):
         side = self.images.tile + 2 * self.view.pad
         most = self.batch_size + 1  # a single left-over sample joins the batch before it
         self.tiles = torch.zeros(most, side, side, 3, dtype=torch.uint8, device=device)
-        pin = device.type == "cuda"
-        self.pool = DecodingPool(self.images, workers, self.batch_size, pin=pin)
+        on_gpu, tile = device.type == "cuda", self.images.tile
+        self.staging = Staging((most, tile, tile, 3), device) if on_gpu else None
+        self.pool = DecodingPool(self.images, workers, self.batch_size, pin=on_gpu)
         self.coming: Iterator[tuple[Tensor, Faults]] = iter(())
 
     def _expect(self, order: Tensor, position: int) -> None:
@@ -215,7 +217,11 @@ class StreamingLoader(Loader):
             )
         pad = self.view.pad
         inside = slice(pad, pad + self.images.tile)
-        self.tiles[: len(tiles), inside, inside].copy_(tiles, non_blocking=True)
+        place = self.tiles[: len(tiles), inside, inside]
+        if self.staging is None:
+            place.copy_(tiles)
+        else:
+            self.staging.send(tiles, place)
 
     def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
         """All images, or some, without chance, in their order, at most ``size`` at a time."""

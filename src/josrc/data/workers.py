@@ -68,6 +68,9 @@ class DecodingPool:
     """Processes that decode groups of images, ahead of the one who asks and in order.
 
     The processes live on from epoch to epoch. What they send goes through shared memory.
+
+    Attributes:
+        workers: how many there are.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class DecodingPool:
         """
         count = default_workers(len(images)) if workers is None else workers
         count = min(count, most_workers(group * images.tile**2 * 3))
+        self.workers = count
         self.groups = Groups()
         self.loader = DataLoader(
             Decoder(images, keep),

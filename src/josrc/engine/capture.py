@@ -18,6 +18,9 @@ from josrc.errors import InterruptedRunError, UserError
 from josrc.models import hardware
 from josrc.models.cnn7 import prepare
 
+# Another thread may pin the next batches while this one captures; it takes no part in the graph.
+# In torch's default mode its first call would end the capture, and itself.
+CAPTURE_MODE = "thread_local"
 # Trains on the next so many samples.
 Stepper = Callable[[int], None]
 
@@ -96,7 +99,7 @@ class CapturedStepper:
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self.pool, self.stream):
+        with torch.cuda.graph(graph, self.pool, self.stream, CAPTURE_MODE):
             self.program.train_step(size, self._forward, self._update)
         return graph
 
@@ -104,27 +107,43 @@ class CapturedStepper:
 class CapturedTester:
     """The test of each network, replayed as a CUDA graph from its second time on."""
 
-    def __init__(self, pool: Any, stream: torch.cuda.Stream) -> None:
-        self.pool, self.stream = pool, stream
+    def __init__(
+        self,
+        pool: Any,
+        stream: torch.cuda.Stream,
+        notice: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.pool, self.stream, self.notice = pool, stream, notice
         self.graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self.calls: Counter[tuple[int, int]] = Counter()
+        self.failed = False
 
     def __call__(self, network: nn.Module, images: EvaluationSet, labels: Tensor) -> Tensor:
         """How many answers are right; the tensor holds it until the next test of the network."""
         key = id(network), id(images)
         self.calls[key] += 1
         # Images that come from files have no place of their own on the device.
-        if images.tiles is None or self.calls[key] == 1:
+        if self.failed or images.tiles is None or self.calls[key] == 1:
             return right_answers(network, images, labels)
         if key not in self.graphs:
-            right = torch.zeros((), dtype=torch.long, device=labels.device)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, self.pool, self.stream):
-                right.copy_(right_answers(network, images, labels))
-            self.graphs[key] = graph, right
+            try:
+                self.graphs[key] = self._capture(network, images, labels)
+            except Exception as error:  # a network of any make can do what a graph can't
+                self.failed = True
+                self.notice(f"Tests can't be captured and run eagerly, slower: {_first(error)}")
+                return right_answers(network, images, labels)
         graph, right = self.graphs[key]
         graph.replay()
         return right
+
+    def _capture(
+        self, network: nn.Module, images: EvaluationSet, labels: Tensor
+    ) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        right = torch.zeros((), dtype=torch.long, device=labels.device)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, self.pool, self.stream, CAPTURE_MODE):
+            right.copy_(right_answers(network, images, labels))
+        return graph, right
 
 
 class FallbackStepper:
@@ -152,9 +171,13 @@ class FallbackStepper:
         except Exception as error:  # compilers and capture have errors of every kind
             self.failed = True
             self.program.go_back(place)
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            self.notice(f"The step can't be captured and runs eagerly, slower: {reason[0]}")
+            self.notice(f"The step can't be captured and runs eagerly, slower: {_first(error)}")
             self.program.train_step(size)
+
+
+def _first(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def create_stepper(
@@ -179,5 +202,5 @@ def create_stepper(
         return program.train_step
     torch.backends.cudnn.benchmark = True
     captured = CapturedStepper(program)
-    program.tester = CapturedTester(captured.pool, captured.stream)
+    program.tester = CapturedTester(captured.pool, captured.stream, notice)
     return captured if engine == "captured" else FallbackStepper(captured, notice)

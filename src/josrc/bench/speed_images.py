@@ -1,0 +1,303 @@
+"""``josrc bench speed --data``: training on images in files, beside a loop written by hand.
+
+Three loops train the same method with the same network: the reference, which reads with
+torchvision; josrc; and josrc's own step on a resident batch, one that already lies on the device,
+which is the most that any loader could reach. The fourth is the loader alone, without a step.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from josrc.bench.pictures import write_images
+from josrc.bench.reference import reference_steps
+from josrc.bench.speed import WINDOWS, now, short_name, step_flops
+from josrc.config import RunConfig
+from josrc.data.decode import picture_size
+from josrc.data.files import ImageFiles
+from josrc.data.loaders import StreamingLoader
+from josrc.data.own import prepare_source
+from josrc.data.source import Source
+from josrc.data.workers import most_workers
+from josrc.engine.capture import Stepper, create_stepper
+from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.program import Program
+from josrc.engine.runfolder import versions
+from josrc.errors import UserError
+from josrc.files import write_text
+from josrc.runs import plan, settled
+from josrc.terminal import say
+
+GENERATE = "generate"
+GENERATED = 20_000
+PIXELS, CLASSES = (500, 400), 14
+# No further window of a loop begins once those before took so long.
+MOST_SECONDS = 20.0
+# Steps that come before the first window: captured ones are replayed from the fourth on.
+WARM_UP = 5
+# One run of the paper: noisy training images, test images, epochs.
+CLOTHING1M = 1_000_000, 10_526, 15
+LOOKED_AT = 1000
+
+Walk = Iterator[Any]
+
+
+def run_image_speed(
+    *,
+    data: str,
+    device_name_wanted: str | None,
+    method: str | None,
+    model: str | None,
+    batch_size: int | None,
+    steps: int | None,
+    results: Path,
+    console: Console,
+) -> Path:
+    """Measure on a folder and write ``results/speed/DEVICE-MODEL.json``; returns its path."""
+    device = choose_device(device_name_wanted or "auto")
+    options: dict[str, Any] = {
+        "method": method,
+        "model": model or "resnet50",
+        "device": device_name_wanted,
+        "batch_size": batch_size,
+    }
+    with picture_folder(data, console) as folder:
+        config, source = open_folder(folder, options)
+        found = measure(config, source, device, steps or (40 if _on_gpu(device) else 2), console)
+    found["data"] = "generated" if data.startswith(GENERATE) else folder.name
+    path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
+    write_text(path, json.dumps(found, indent=2) + "\n")
+    show(found, console)
+    say(console, f"Wrote {path}.")
+    return path
+
+
+# --- the images ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def picture_folder(data: str, console: Console) -> Iterator[Path]:
+    """The folder that was named, or one of JPEGs of web size that is made for the while."""
+    kind, _, count = data.partition(":")
+    if kind != GENERATE:
+        folder = Path(data).expanduser()
+        if not folder.is_dir():
+            raise UserError(
+                f"{data} is no folder. Name one that holds class folders, or have JPEGs made: "
+                f"{GENERATE}:{GENERATED}."
+            )
+        yield folder
+        return
+    if count and (not count.isdecimal() or int(count) < 2):
+        raise UserError(f"'{data}': after {GENERATE}: comes a number of images, two or more.")
+    images = int(count or GENERATED)
+    say(console, f"Making {images:,} JPEGs of {PIXELS[0]} x {PIXELS[1]} ...")
+    with tempfile.TemporaryDirectory() as made:
+        write_images(Path(made), images, PIXELS, min(CLASSES, images))
+        yield Path(made)
+
+
+def open_folder(folder: Path, options: dict[str, Any]) -> tuple[RunConfig, Source]:
+    """Configuration and images of a run that reads its files in every epoch."""
+    config, source = plan(str(folder), layers=[{"data": {"resident": False}}], **options)
+    assert source is not None
+    # As in a resumed run: no look at every file before. A bad one is named when its turn comes.
+    source = prepare_source(source, config, free_memory=0, known=())
+    return settled(config, source), source
+
+
+def files_on_disk(images: ImageFiles) -> dict[str, Any]:
+    """How many, of how many pixels and bytes; of a large number some are looked at."""
+    places = range(0, len(images), -(-len(images) // LOOKED_AT))
+    paths = [images.location(place) for place in places]
+    sizes = [picture_size(path) for path in paths]
+    return {
+        "images": len(images),
+        "image_pixels": [int(statistics.median(side)) for side in zip(*sizes, strict=True)],
+        "file_kib": statistics.fmean(Path(path).stat().st_size for path in paths) / 1024,
+    }
+
+
+# --- the loops -----------------------------------------------------------------------------------
+
+
+def measure(
+    config: RunConfig, source: Source, device: torch.device, steps: int, console: Console
+) -> dict[str, Any]:
+    """What is measured, on what, and with what."""
+    program, batch = Program(config, source, device), config.batch_size
+    loader = program.loader
+    assert isinstance(loader, StreamingLoader)
+    if batch not in loader.sizes():
+        raise UserError(f"{len(source)} images make no batch of {batch}: add --batch-size 8, say.")
+    # The reference's workers send views, of four bytes a number.
+    views = batch * program.method.views * 3 * source.size[0] * source.size[1] * 4
+    workers = min(loader.pool.workers, most_workers(views))
+    say(console, f"{device_name(device)}: up to {WINDOWS} windows of {steps} steps a loop ...")
+    load_before = os.getloadavg()[0]
+    measured = time_loops(program, config, source, workers, steps, console)
+    return {
+        "device": device_name(device),
+        "cpu_cores": os.cpu_count(),
+        "loader_workers": loader.pool.workers,
+        "reference_workers": workers,
+        "load_before": load_before,
+        "load_after": os.getloadavg()[0],
+        "data": source.name,
+        **files_on_disk(loader.images),
+        "method": config.method.name,
+        "model": config.model.name,
+        "image_size": source.size[0],
+        "batch_size": batch,
+        "views": program.method.views,
+        "precision": "bfloat16" if program.bfloat16 else "float32",
+        "steps_a_window": steps,
+        **measured,
+        "versions": versions(),
+    }
+
+
+def time_loops(
+    program: Program, config: RunConfig, source: Source, workers: int, steps: int, console: Console
+) -> dict[str, Any]:
+    """Images a second of the three loops and of the loader alone, in one process."""
+    device, found = program.device, dict[str, list[float]]()
+
+    def time_loop(name: str, begin: Callable[[], Walk]) -> None:
+        times = window_ms(begin, device, steps)
+        found[name] = [1000 * config.batch_size / ms for ms in times]
+        say(console, f"{name}: {statistics.median(found[name]):,.0f} images/s")
+
+    # The reference comes first, when josrc's own workers have not been started yet.
+    with closing(reference_steps(config, source, device, workers)) as plain:
+        time_loop("reference", lambda: plain)
+    gc.collect()  # its network and its workers
+    flops = step_flops(program, config)
+    time_loop("loader", lambda: reading(program, config))
+    notices: list[str] = []
+    stepper = create_stepper(program, "auto", notices.append)
+    if _on_gpu(device):
+        torch.cuda.reset_peak_memory_stats(device)
+    time_loop("josrc", lambda: training(program, config, stepper))
+    peak = peak_memory_mib(device)
+    time_loop("resident", lambda: repeating(program, config, stepper))
+    for notice in notices:
+        say(console, notice)
+    return {
+        "engine": "captured" if _on_gpu(device) and not notices else "eager",
+        "windows_images_s": found,
+        **summary(found),
+        "step_gflop": flops / 1e9,
+        "peak_memory_mib": peak,
+    }
+
+
+def summary(windows: dict[str, list[float]]) -> dict[str, float]:
+    """Medians of the windows, how they compare, and what a run on Clothing1M would take.
+
+    A test image counts there as one to train on: it goes through two networks once, and not through
+    eight times the work of one.
+    """
+    rates = {f"{name}_images_s": statistics.median(values) for name, values in windows.items()}
+    train, test, epochs = CLOTHING1M
+    ours = rates["josrc_images_s"]
+    return rates | {
+        "ratio_reference": ours / rates["reference_images_s"],
+        "ratio_resident": ours / rates["resident_images_s"],
+        "clothing1m_hours": (train + test) * epochs / ours / 3600,
+    }
+
+
+def window_ms(begin: Callable[[], Walk], device: torch.device, steps: int) -> list[float]:
+    """Milliseconds a step, of each window; ``begin`` begins a walk without end.
+
+    Compilation and the like happen in a walk before: what workers have decoded ahead by then would
+    make the first windows faster than a training is.
+    """
+    list(islice(begin(), max(steps, WARM_UP) if _on_gpu(device) else steps))
+    walk, times = begin(), list[float]()
+    while len(times) < WINDOWS and sum(times) < MOST_SECONDS:
+        begun = now(device)
+        list(islice(walk, steps))
+        times.append(now(device) - begun)
+    return [1000 * seconds / steps for seconds in times]
+
+
+def reading(program: Program, config: RunConfig) -> Walk:
+    """The loader alone: tiles on the device, and no step."""
+    while True:
+        program.loader.begin_epoch(config.seed, config.epochs // 2)
+        for size in program.loader.sizes():
+            program.loader.prepare(size)
+            if size == config.batch_size:
+                yield
+
+
+def training(program: Program, config: RunConfig, stepper: Stepper) -> Walk:
+    """What a run does; the smaller batch at the end of an epoch is left out."""
+    while True:
+        program.begin_epoch(config, config.epochs // 2)
+        for size in program.loader.sizes():
+            if size == config.batch_size:
+                program.loader.prepare(size)
+                stepper(size)
+                yield
+
+
+def repeating(program: Program, config: RunConfig, stepper: Stepper) -> Walk:
+    """The same steps, captured once, on the tiles that the device got last."""
+    while True:
+        program.loader.cursor.zero_()
+        for size in program.loader.sizes():
+            if size == config.batch_size:
+                stepper(size)
+                yield
+
+
+def _on_gpu(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+LOOPS = ("reference", "josrc", "resident", "loader")
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    """The rates as a table, and what follows from them."""
+    batch, size = found["batch_size"], found["image_size"]
+    table = Table(
+        title=f"{found['method']}, {found['model']} at {size}, batch {batch}, {found['device']}"
+    )
+    for column in ("loop", "ms a step", "images/s", "times the reference", "of resident"):
+        table.add_column(column, justify="left" if column == "loop" else "right")
+    for loop in LOOPS:
+        rate = found[f"{loop}_images_s"]
+        ratios = rate / found["reference_images_s"], rate / found["resident_images_s"]
+        row = f"{1000 * batch / rate:.1f}", f"{rate:,.0f}", f"{ratios[0]:.2f}", f"{ratios[1]:.0%}"
+        table.add_row(loop, *row)
+    console.print(table)
+    width, height = found["image_pixels"]
+    rate = found["step_gflop"] / (1000 * batch / found["josrc_images_s"])
+    say(
+        console,
+        f"{found['images']:,} images of {width} x {height}, {found['file_kib']:.0f} KiB each; "
+        f"{found['loader_workers']} workers, of the reference {found['reference_workers']}. "
+        f"{found['engine'].capitalize()} steps in {found['precision']}, "
+        f"{found['step_gflop']:,.0f} GFLOP each, {rate:.3g} TFLOP/s. "
+        f"Peak memory {found['peak_memory_mib']:,.0f} MiB.\n"
+        f"One run on Clothing1M, {CLOTHING1M[2]} epochs: {found['clothing1m_hours']:.1f} hours.",
+    )
