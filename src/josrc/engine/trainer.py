@@ -30,8 +30,6 @@ from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
 # A checkpoint is written when the last one is this many times its own cost ago.
 CHECKPOINT_PATIENCE = 100
-# Steps on GPUs between two looks at whether another process was asked to stop, or has ended.
-AGREEMENT_STEPS = 8
 # Collapse: accuracy lost all but this share of its best distance to chance, for this many epochs.
 COLLAPSE_SHARE, COLLAPSE_EPOCHS = 0.05, 3
 MEASURES = {"test_accuracy": "Test accuracy", "agreement": "Agreement with held-out labels"}
@@ -135,8 +133,8 @@ class Trainer:
     def _train_epoch(self) -> None:
         begun = time.monotonic()
         row = self.program.begin_epoch(self.config, self.epoch, self.position)
-        for step, size in enumerate(self.program.loader.sizes(self.position)):
-            if self._stop_wanted(step):
+        for size in self.program.loader.sizes(self.position):
+            if self._stop_wanted():
                 self._interrupt(time.monotonic() - begun)
             self.program.loader.prepare(size)
             self.stepper(size)
@@ -264,12 +262,14 @@ class Trainer:
         if self.signal is not None:
             signal.raise_signal(self.signal)
 
-    def _stop_wanted(self, step: int) -> bool:
-        """Whether somebody asked to stop; of several processes all stop at the same step."""
+    def _stop_wanted(self) -> bool:
+        """Whether somebody asked to stop; of several processes all stop at the same step.
+
+        They ask each other before every step, on the host: one that has ended is noticed here, and
+        not by a device that waits for it.
+        """
         if distributed.world() == 1:
             return self.signal is not None
-        if step % (AGREEMENT_STEPS if self.device.type == "cuda" else 1):
-            return False
         agreed = distributed.highest(self.signal or 0)
         if agreed:  # else the present one stays: it may have come just now, and counts next time
             self.signal = agreed
