@@ -113,6 +113,7 @@ def assert_alike(run: Path, rows: list[Any]) -> None:
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
 
 
+# Joint-Optim keeps predictions of every sample; DeepSelf looks at all of them between epochs.
 METHODS = ("standard", "josrc", "joint-optim", "deepself")
 
 
@@ -130,7 +131,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trainer]:
 def together(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Together:
     """One start of torchrun for many commands: a start takes longer than what it trains."""
     folder = tmp_path_factory.mktemp("runs")
-    begun = alone("standard", folder / "begun-alone")
+    begun = alone("deepself", folder / "begun-alone")
     original, steps = begun.stepper, []
 
     def stepper(size: int) -> None:
@@ -144,15 +145,16 @@ def together(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Togeth
     assert (begun.epoch, begun.position) == (1, 202)
     commands = [
         {"arguments": ["methods"]},
-        *({"arguments": arguments(method, folder / method)} for method in METHODS),
-        {"arguments": arguments("josrc", folder / "stopped"), "signal": "SIGTERM"},
+        {"arguments": arguments("standard", folder / "standard")},
+        {"arguments": arguments("josrc", folder / "josrc")},
+        {"arguments": arguments("joint-optim", folder / "stopped"), "signal": "SIGTERM"},
         {"arguments": ["resume", str(folder / "begun-alone")]},
         {"arguments": arguments("standard", folder / "synced", "model.sync_bn=true")},
         {"arguments": streamed(pictures, folder / "streamed")},
         {"arguments": arguments("standard", folder / "bereft"), "signal": "SIGKILL"},
     ]
     ended = torchrun(folder, commands)
-    assert ended.codes[1] == [2, 0, 0, 0, 0, 143, 0, 2, 0], ended.output
+    assert ended.codes[1] == [2, 0, 0, 143, 0, 2, 0], ended.output
     assert ended.codes[0] == [*ended.codes[1], 2], ended.output
     return ended
 
@@ -164,7 +166,7 @@ def streamed(pictures: Path, out: Path) -> list[str]:
     return ["train", str(pictures), *options, *network, *files, f"--out={out}"]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["standard", "josrc"])
 def test_two_processes_find_what_one_finds(
     together: Together, references: dict[str, Trainer], method: str
 ) -> None:
@@ -176,8 +178,7 @@ def test_two_processes_find_what_one_finds(
     assert np.abs(ours["mean_loss"] - theirs["mean_loss"]).max() < 0.05
     agreeing = (ours["prediction"] == theirs["prediction"]).mean()
     assert agreeing > 0.99
-    # One process speaks. A second line is that of the run which one process began.
-    assert output.count(f"{method}  epoch 3/3") == (2 if method == "standard" else 1)
+    assert output.count(f"{method}  epoch 3/3") == 1, "one process speaks"
 
 
 def test_a_run_stopped_in_two_processes_goes_on_in_one(
@@ -186,13 +187,13 @@ def test_a_run_stopped_in_two_processes_goes_on_in_one(
     run = together.folder / "stopped"
     assert together.output.count("Stopped by SIGTERM; the state is saved.") == 1
     assert josrc("resume", run, "--quiet") == 0
-    assert_alike(run, references["josrc"].rows)
+    assert_alike(run, references["joint-optim"].rows)
 
 
 def test_a_run_stopped_in_one_process_goes_on_in_two(
     together: Together, references: dict[str, Trainer]
 ) -> None:
-    assert_alike(together.folder / "begun-alone", references["standard"].rows)
+    assert_alike(together.folder / "begun-alone", references["deepself"].rows)
 
 
 def test_what_several_processes_cannot_do_is_said_once(together: Together) -> None:
