@@ -21,7 +21,7 @@ def test_it_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     found = dict(line.split(maxsplit=1) for line in lines)
     assert found["josrc"] == __version__
     assert found["torch"] == torch.__version__.partition("+")[0]
-    for name in ("GPU", "memory", "disk", "compile", "Triton"):
+    for name in ("GPU", "memory", "disk", "compile", "Triton", "torchrun"):
         assert any(line.startswith(name) for line in lines)
 
 

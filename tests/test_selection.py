@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from scipy.spatial.distance import jensenshannon
 
 from josrc.losses import smooth_labels
+from josrc.means import mean_over
 from josrc.selection import (
     CLEAN,
     ID,
@@ -19,7 +20,6 @@ from josrc.selection import (
     divide,
     forget_rate_schedule,
     kept_count,
-    mean_over,
     ood_likelihood,
     small_loss,
     threshold_schedule,

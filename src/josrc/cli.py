@@ -5,6 +5,7 @@ Heavy libraries are imported by the commands that need them: ``josrc --help`` mu
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -51,12 +52,15 @@ NoiseSeed = Annotated[int | None, typer.Option(help="Seed of the noise draw; 0, 
 
 @app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Options of josrc itself."""
     if version:
         typer.echo(f"josrc {__version__}")
         raise typer.Exit
+    if _processes() > 1 and context.invoked_subcommand not in ("train", "resume"):
+        raise UserError("torchrun starts several processes for josrc train and josrc resume only.")
 
 
 @app.command()
@@ -114,6 +118,7 @@ def train(
 
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
+    from josrc.engine.distributed import is_main
     from josrc.resolution import parse_override, parse_yaml
     from josrc.runs import plan, start
 
@@ -150,7 +155,7 @@ def train(
         workers=workers,
         log=names(log) or None,
     )
-    console = _console(quiet)
+    console = _console(quiet or not is_main())
     run = start(settings, out, overwrite=overwrite, console=console, source=source)
     _report(run, console)
 
@@ -163,9 +168,11 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Go on with an interrupted run, to the end it would have had."""
+    from josrc.engine.distributed import is_main
     from josrc.runs import resume as resume_run
 
-    _report(resume_run(run, data_root=data_root, device=device, quiet=quiet), _console(quiet))
+    console = _console(quiet or not is_main())
+    _report(resume_run(run, data_root=data_root, device=device, quiet=quiet), console)
 
 
 @app.command()
@@ -311,6 +318,8 @@ def _report(run: Run, console: Console) -> None:
     from josrc.engine.health import ended_badly
     from josrc.terminal import say
 
+    if console.quiet:
+        return
     summary, audit = run.summary, run.audit
     warning, report = ended_badly(summary), run.path / "audit" / "report.html"
     verdicts = f"{warning}\n" if warning else ""
@@ -355,6 +364,16 @@ def main(arguments: list[str] | None = None) -> Any:
         _leave(f"josrc: {error}. What was saved before is whole.", 2)
 
 
+def _processes() -> int:
+    """How many processes torchrun started; looked up without torch."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+
+
 def _leave(message: str, code: int) -> None:
+    if _processes() > 1:
+        from josrc.engine.distributed import first_to_tell
+
+        if not first_to_tell():
+            sys.exit(code)
     typer.echo(message, err=True)
     sys.exit(code)

@@ -105,6 +105,9 @@ class ModelConfig(Section):
     pretrained: bool = False
     weights: File | None = None
     image_size: int | None = Field(None, ge=4)
+    sync_bn: bool = Field(
+        False, description="several processes on GPUs: batch norm over the batches of all"
+    )
 
 
 class OptimizerConfig(Section):

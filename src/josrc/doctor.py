@@ -14,6 +14,7 @@ from getpass import getuser
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from rich.console import Console
 
 from josrc.data.source import LOADERS, is_own
@@ -47,6 +48,9 @@ def _devices() -> Findings:
         yield "Triton", importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         yield "Triton", "missing: steps are not compiled (it comes with torch for Linux and CUDA)"
+    if dist.is_available():  # not in every build of torch
+        backends = [name for name in ("nccl", "gloo") if dist.is_backend_available(name)]
+        yield "torchrun", f"processes talk by {' and '.join(backends)}"
     if not torch.cuda.is_available():
         yield "GPU", "none that torch can use: training is slow but for small images"
     for number in range(torch.cuda.device_count()):

@@ -15,6 +15,10 @@ class TrainingFailedError(UserError):
     """Training ran into non-finite losses or lost what it had learned."""
 
 
+class LostProcessError(UserError):
+    """Another process of the run ended, so that this one can't go on."""
+
+
 class InterruptedRunError(Exception):
     """A signal asked the run to stop."""
 

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from josrc.means import batch_mean
+
 # Below this probability a logarithm is held fast: log2 of it is about -23 bits.
 PROBABILITY_FLOOR = 1e-7
 
@@ -99,5 +101,5 @@ def balance_penalty(probabilities: Tensor) -> Tensor:
     Args:
         probabilities: ``(batch, classes)``.
     """
-    mean = precise(probabilities).mean(dim=0).clamp(min=PROBABILITY_FLOOR)
+    mean = batch_mean(precise(probabilities)).clamp(min=PROBABILITY_FLOOR)
     return -(mean.log().mean() + math.log(len(mean)))

@@ -15,6 +15,7 @@ from josrc.data.files import ImageFiles
 from josrc.data.labels import write_noise_file
 from josrc.data.noise import CLEAN
 from josrc.data.source import IN_FILES, Source, load_source, with_noise
+from josrc.engine import distributed
 from josrc.engine.device import choose_device
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
@@ -48,7 +49,7 @@ def prepared(
     from josrc.engine.program import create_method
 
     device = choose_device(config.device)
-    free = available_memory()
+    free = available_memory() // distributed.local_world()
     if device.type == "cuda":
         free = min(free, torch.cuda.mem_get_info(device)[0])
     if known is None:

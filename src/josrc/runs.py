@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from josrc.audit.report import write_report
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
 from josrc.data.source import Source, check_name, is_own, load_source, with_noise
+from josrc.engine import distributed
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
 from josrc.engine.program import Program
@@ -207,11 +209,13 @@ def train(
         The finished run.
     """
     layers = [nested(key, value) for key, value in (settings or {}).items()]
+    folder = Path(out) if out else None
     config, source = plan(data, recipe=recipe, layers=layers, **options)
-    console, folder = Terminal(quiet=quiet), Path(out) if out else None
+    console = Terminal(quiet=quiet or not distributed.is_main())
     return start(config, folder, overwrite=overwrite, console=console, source=source)
 
 
+@distributed.joined()
 def start(
     config: RunConfig,
     out: Path | None,
@@ -221,23 +225,39 @@ def start(
     source: Source | None = None,
 ) -> Run:
     """Begin a run; ``source`` is its data, where that is already open."""
-    source = load_source(config.data) if source is None else source
-    folder = prepare_folder(out, config, overwrite)
+    if source is None:
+        source = distributed.one_first(lambda: load_source(config.data))
+    folder = distributed.from_main(lambda: prepare_folder(out, config, overwrite))
     if in_files(source):
-        source = prepared(source, config, console)
+        source = _prepared_once(source, config, console)
     config = settled(config, source)
-    hearing = listeners(folder, console, config.method.name)
-    hearing += create_loggers(config, folder.path)
-    trainer = Trainer(config, source, folder, hearing)
-    with folder.locked():
-        folder.clear()
-        folder.create(config, source, trainer.device)
+    trainer = Trainer(config, source, folder, _hearing(folder, config, console))
+    with _locked(folder):
+        if distributed.is_main():
+            folder.clear()
+            folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
         if config.recipe == OWN_IMAGES:
             say(console, describe(trainer.program, config, source))
         return complete(trainer)
 
 
+def _hearing(folder: RunFolder, config: RunConfig, console: Console) -> list[Listener]:
+    """Who hears of a run: of several processes nobody but the first speaks."""
+    if not distributed.is_main():
+        return []
+    return [
+        *listeners(folder, console, config.method.name),
+        *create_loggers(config, folder.path),
+    ]
+
+
+def _locked(folder: RunFolder) -> AbstractContextManager[None]:
+    """The folder for this run alone; of several processes the first one holds the lock."""
+    return folder.locked() if distributed.is_main() else nullcontext()
+
+
+@distributed.joined()
 def resume(
     path: str | Path,
     *,
@@ -257,7 +277,7 @@ def resume(
         device: another device than the run began on.
         quiet: show no progress.
     """
-    console = Terminal(quiet=quiet)
+    console = Terminal(quiet=quiet or not distributed.is_main())
     folder = RunFolder(Path(path))
     config = moved(folder.read_config(), data_root)
     if folder.summary.is_file():
@@ -265,27 +285,35 @@ def resume(
         return Run.load(path)
     if device is not None:
         config = config.model_copy(update={"device": device})
-    with folder.locked():
+    with _locked(folder):
         source = source_of_run(folder, config, console, data, test)
-        hearing = listeners(folder, console, config.method.name)
-        hearing += create_loggers(config, folder.path)
+        hearing = _hearing(folder, config, console)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
 
 
+def _prepared_once(source: Source, config: RunConfig, console: Console) -> Source:
+    """Own images checked by the first process; the others take its word for which are sound."""
+    own = prepared(source, config, console) if distributed.is_main() else None
+    skipped = distributed.from_main(lambda: [path for path, _ in own.skipped or ()] if own else [])
+    return prepared(source, config, console, skipped) if own is None else own
+
+
 def complete(trainer: Trainer) -> Run:
     """Show what the network will see, train to the end, and judge every sample."""
-    folder = trainer.folder
-    plot_views(trainer.source, trainer.config, folder.plots / "views.png")
-    program = trainer.program
+    folder, program = trainer.folder, trainer.program
+    if distributed.is_main():
+        plot_views(trainer.source, trainer.config, folder.plots / "views.png")
 
     def finish() -> None:
         held_out = _held_out(program) if _doubtful(trainer.source.val) else None
-        write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
+        if distributed.is_main():
+            write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
 
     summary = trainer.run(finish)
-    write_report(folder, trainer.config, trainer.source)
+    if distributed.is_main():
+        write_report(folder, trainer.config, trainer.source)
     return Run(folder.path, trainer.config, summary)
 
 

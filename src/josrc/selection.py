@@ -99,14 +99,3 @@ def small_loss(loss: Tensor, count: Tensor, among: Tensor | None = None) -> Tens
     place = torch.arange(len(loss), device=loss.device)
     before = (loss < loss[:, None]) | ((loss == loss[:, None]) & (place < place[:, None]))
     return before.sum(dim=1) < count
-
-
-def mean_over(values: Tensor, chosen: Tensor, at_least: float = 1.0) -> Tensor:
-    """Mean of the chosen values, scalar; 0 where none is chosen.
-
-    Args:
-        values: ``(batch,)``.
-        chosen: which to average, ``(batch,)`` bool.
-        at_least: smallest divisor.
-    """
-    return (values * chosen).sum() / chosen.sum().clamp(min=at_least)

@@ -12,6 +12,7 @@ from josrc.config import ModelConfig, RunConfig
 from josrc.data.decode import UnreadableImageError, picture_size
 from josrc.data.files import ImageFiles
 from josrc.data.source import Source
+from josrc.engine.distributed import world
 from josrc.engine.program import Program
 from josrc.losses import smooth_labels
 from josrc.models.factory import expected_images
@@ -189,4 +190,4 @@ def activation_bytes(program: Program, config: RunConfig, source: Source) -> int
             hook.remove()
         program.method.train()
     width = 2 if program.bfloat16 else 4
-    return width * sum(sizes) * config.batch_size * program.method.views
+    return width * sum(sizes) * config.batch_size // world() * program.method.views

@@ -17,6 +17,7 @@ from josrc.data.source import Images, Source
 from josrc.data.staging import Staging
 from josrc.data.views import Normalise, View
 from josrc.data.workers import DecodingPool, Faults
+from josrc.engine.distributed import portion
 from josrc.errors import UserError
 
 # Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.
@@ -49,7 +50,8 @@ class Loader:
     An epoch is a plan: an order of the samples and the random numbers of their views. The plan is
     a function of seed and epoch alone, drawn on the CPU: every device sees the same views, and a
     resumed run needs no generator state to go on exactly where it stopped. ``cursor`` is the place
-    in the plan, kept on the device so that a captured step finds its next batch by itself.
+    in the plan, kept on the device so that a captured step finds its next batch by itself. Of
+    several processes each fetches its portion of a batch.
     """
 
     tiles: Tensor
@@ -142,8 +144,9 @@ class Loader:
         """Bring the pixels of the next ``size`` samples to the device, before ``fetch``."""
 
     def fetch(self, size: int) -> Batch:
-        """The next ``size`` samples of the plan, as tensor code."""
-        place = self.cursor + torch.arange(size, device=self.order.device)
+        """This process's portion of the next ``size`` samples of the plan, as tensor code."""
+        own = portion(size, self.group_size)
+        place = self.cursor + torch.arange(own.start, own.stop, device=self.order.device)
         index = self.order[place]
         draws = self.draws[:, place].flatten(0, 1)
         pixels = self.view(self.tiles, self._tile_of(index).repeat(self.views), draws)
@@ -201,7 +204,8 @@ class StreamingLoader(Loader):
 
     def _expect(self, order: Tensor, position: int) -> None:
         parts = order[position:].split(self.sizes(position))
-        self.coming = self.pool.decode([part.numpy() for part in parts])
+        own = [part[portion(len(part), self.group_size)] for part in parts]
+        self.coming = self.pool.decode([part.numpy() for part in own])
 
     def prepare(self, size: int) -> None:
         """Wait for the next batch and send it off; the device fetches it in its own time."""
@@ -213,7 +217,7 @@ class StreamingLoader(Loader):
             )
         pad = self.view.pad
         inside = slice(pad, pad + self.images.tile)
-        place = self.tiles[:size, inside, inside]
+        place = self.tiles[: len(tiles), inside, inside]
         if self.staging is None:
             place.copy_(tiles)
         else:

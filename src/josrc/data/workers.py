@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from josrc.data.decode import UnreadableImageError, read_tile
 from josrc.data.files import ImageFiles, Index
+from josrc.engine.distributed import launched, local_world
 
 MOST_WORKERS = 16
 # A worker takes longer to start than it needs to decode this many small images.
@@ -112,9 +113,9 @@ class DecodingPool:
 
 
 def default_workers(images: int) -> int:
-    """A process a core, none where there is hardly anything to do."""
+    """A process a core, none where there is hardly anything to do; trainings share the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 0 if images < ALONE else min(cores or 1, MOST_WORKERS)
+    return 0 if images < ALONE else min(max(1, (cores or 1) // local_world()), MOST_WORKERS)
 
 
 def most_workers(group_bytes: int) -> int:
@@ -129,3 +130,5 @@ def _start_worker(number: int) -> None:
     """Ctrl-C reaches all processes of a terminal: it is for the training to end its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if launched():
+        os.setpgid(0, 0)  # torchrun ends a process with all of its group, before it could save

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from josrc.data.loaders import EvaluationSet
 from josrc.engine.adam import FusedAdam
+from josrc.engine.distributed import world
 from josrc.engine.metrics import right_answers
 from josrc.engine.program import Program
 from josrc.errors import InterruptedRunError, UserError
@@ -192,7 +193,12 @@ def create_stepper(
     on_gpu = program.device.type == "cuda"
     if engine == "captured" and not on_gpu:
         raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
+    if engine == "captured" and world() > 1:
+        raise UserError("The captured engine serves one process. With several use engine auto.")
     if engine == "eager" or not on_gpu:
+        return program.train_step
+    if world() > 1:
+        notice("With several processes steps run eagerly: capture is built for one.")
         return program.train_step
     torch.backends.cudnn.benchmark = True
     captured = CapturedStepper(program)

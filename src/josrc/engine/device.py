@@ -9,24 +9,43 @@ from pathlib import Path
 
 import torch
 
+from josrc.engine.distributed import local_rank, local_world, world
 from josrc.errors import UserError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name; ``auto`` is the GPU where there is one."""
+    """The device of a name; ``auto`` is the GPU where there is one.
+
+    Of several processes on a machine each has the GPU of its own number.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise UserError(f"Unknown device '{name}'. Use auto, cpu, cuda or cuda:1.") from None
     if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index):
         raise UserError(f"josrc trains on cpu and cuda devices, not on '{name}'.")
+    if device.type == "cuda" and world() > 1:
+        return _own_gpu(device)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
             f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs."
         )
     return device
+
+
+def _own_gpu(device: torch.device) -> torch.device:
+    """One GPU a process, by its number on the machine."""
+    if device.index is not None:
+        raise UserError(f"Each process takes a GPU of its own: --device cuda, and not '{device}'.")
+    if local_world() > torch.cuda.device_count():
+        raise UserError(
+            f"This machine has {local_world()} processes and {torch.cuda.device_count()} GPUs. "
+            "Start one a GPU (torchrun --nproc-per-node), or train with --device cpu."
+        )
+    torch.cuda.set_device(local_rank())
+    return torch.device("cuda", local_rank())
 
 
 def device_name(device: torch.device) -> str:

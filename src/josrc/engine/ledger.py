@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from josrc.engine import distributed
 from josrc.methods.base import StepResult
 
 # How much of a running mean a visit replaces: about the last ten epochs count.
@@ -69,6 +70,11 @@ class Ledger:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The findings in main memory."""
         return {name: field.cpu().numpy() for name, field in self.fields.items()}
+
+    def unite(self, own: Tensor) -> None:
+        """Bring together what several processes wrote, each the rows ``own`` ``(N,)``."""
+        distributed.unite(self.means, own)
+        distributed.unite(self.counts, own)
 
     @torch.no_grad()
     def record(self, index: Tensor, label: Tensor, found: StepResult) -> None:

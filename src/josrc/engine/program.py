@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from josrc.config import OptimizerConfig, RunConfig
+from josrc.data.files import ImageFiles
 from josrc.data.loaders import EvaluationSet, loader_for
 from josrc.data.noise import Labels
 from josrc.data.source import Images, Source
 from josrc.data.views import Normalise, create_view
+from josrc.engine import distributed
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, right_answers
+from josrc.engine.parallel import average_statistics, in_parallel, with_statistics
 from josrc.engine.survey import Survey
 from josrc.methods import Method, StepResult, get_method
 from josrc.models import create_model
@@ -39,12 +43,14 @@ class Program:
         loss_sum: sum of the losses of this epoch's samples.
         tester: counts the right answers of a network.
         surveyed: for how many epochs the method has looked at the whole training set.
+        parallel: the method's step with gradients averaged over processes, where there are several.
+        own: which samples this process wrote about since the processes last put all together.
     """
 
     def __init__(self, config: RunConfig, source: Source, device: torch.device) -> None:
         self.device = device
         self.bfloat16 = uses_bfloat16(config, device)
-        self.method = create_method(config, source).to(device)
+        self.method = with_statistics(create_method(config, source), config, device).to(device)
         self.method.to(memory_format=torch.channels_last)
         trained = [p for p in self.method.parameters() if p.requires_grad]
         self.optimizer = create_optimizer(trained, config.optimizer, device)
@@ -66,6 +72,8 @@ class Program:
         )
 
         def evaluation(images: Images, labels: Labels) -> EvaluationSet:
+            part = distributed.portion(len(labels))
+            images, labels = portion_of(images, part), labels[part]
             return EvaluationSet(images, labels, normalise, source.size, device, workers)
 
         self.test_set = self.val_set = None
@@ -73,9 +81,12 @@ class Program:
             self.test_set = evaluation(source.test_images, source.test_labels)
         if source.val is not None:
             self.val_set = evaluation(source.val.images, source.val.given)
+            self.held = len(source.val)
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
         self.surveyed = torch.zeros((), dtype=torch.long)
+        self.own = torch.zeros(len(source), dtype=torch.bool, device=device)
+        self.parallel = None if distributed.world() == 1 else in_parallel(self.method, device)
         self.tester: Tester = right_answers
         self.scalars = {
             name: torch.tensor(float(value), device=device)
@@ -106,6 +117,9 @@ class Program:
             return
         survey = Survey(self.loader, self._autocast, seed * 1_000_003 + epoch, self._forget_updates)
         self.method.before_epoch(epoch, survey)
+        if type(self.method).before_epoch is not Method.before_epoch:
+            # Computed alike by all; to the last bit only if they take it from one of them.
+            distributed.copy_from_main(self.method.state_dict().values())
         self.surveyed.fill_(epoch + 1)
 
     def _forget_updates(self) -> None:
@@ -116,9 +130,12 @@ class Program:
     def forward(self, size: int) -> Tensor:
         """Views, loss and ledger of the next ``size`` samples: the part that can be compiled."""
         batch = self.loader.fetch(size)
+        step = self.parallel or self.method.step
         with self._autocast():
-            found: StepResult = self.method.step(batch, self.scalars)
+            found: StepResult = step(batch, self.scalars)
         self.ledger.record(batch.index, batch.label, found)
+        if self.parallel and (distributed.is_divided() or distributed.is_main()):
+            self.own[batch.index] = True
         self.loss_sum += found.loss.detach() * size
         self.loader.cursor += size
         return found.loss
@@ -130,8 +147,9 @@ class Program:
         update: Callable[[], None] | None = None,
     ) -> None:
         """One whole training step."""
-        loss = (forward or self.forward)(size)
-        loss.backward()
+        with distributed.dividing(size, self.loader.group_size):
+            loss = (forward or self.forward)(size)
+            loss.backward()
         (update or self.update)()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -140,8 +158,20 @@ class Program:
         self.optimizer.step()
         self.method.after_update()
 
+    def unite(self) -> None:
+        """Put together what several processes know, so that each holds the state of the run."""
+        if self.parallel is None:
+            return
+        average_statistics(self.method)
+        self.ledger.unite(self.own)
+        for name, memory in self.method.named_buffers():
+            if name in self.method.memory and len(self.own) in memory.shape:
+                distributed.unite(memory, self.own, memory.shape.index(len(self.own)))
+        self.own.zero_()
+
     def end_epoch(self) -> Row:
         """The epoch's loss, selection and accuracies."""
+        self.unite()
         self.method.eval()
         evaluated = self.method.evaluated()
         tested: dict[str, Tensor] = {}
@@ -162,7 +192,10 @@ class Program:
         """Mean accuracy of some networks in percent, on the device."""
         with self._autocast():
             right = [self.tester(network, images, images.labels) for network in networks]
-        return 100 * torch.stack(right).double().mean() / len(images.labels)
+        mean = torch.stack(right).double().mean()
+        found, count = distributed.sums(mean, mean.new_full((), len(images.labels)))
+        accuracy: Tensor = 100 * found / count
+        return accuracy
 
     @torch.no_grad()
     def held_out_probabilities(self) -> Tensor | None:
@@ -178,7 +211,7 @@ class Program:
                 for images in self.val_set
             ]
         self.method.train()
-        return torch.cat(found)
+        return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
 
     def _autocast(self) -> torch.autocast:
         # Without the cache: a cached copy of a weight must not outlive the step that captured it.
@@ -239,6 +272,15 @@ def uses_bfloat16(config: RunConfig, device: torch.device) -> bool:
     """Whether networks run in bfloat16: on a GPU, unless another precision is asked for."""
     wanted = "bfloat16" if device.type == "cuda" else "float32"
     return (wanted if config.precision == "auto" else config.precision) == "bfloat16"
+
+
+def portion_of(images: Images, part: slice) -> Images:
+    """Some images in a row."""
+    if part == slice(0, len(images)):
+        return images
+    if isinstance(images, ImageFiles):
+        return images.take(np.arange(part.start, part.stop))
+    return images[part]
 
 
 def create_method(config: RunConfig, source: Source) -> Method:

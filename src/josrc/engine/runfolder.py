@@ -23,6 +23,7 @@ from josrc.config import RunConfig
 from josrc.data.labels import write_noise_file
 from josrc.data.source import Source
 from josrc.engine.device import device_name
+from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import UserError
 from josrc.files import replacing, write_text
@@ -216,6 +217,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "cuda": torch.version.cuda if device.type == "cuda" else None,
         "cudnn": torch.backends.cudnn.version() if device.type == "cuda" else None,
         "threads": torch.get_num_threads(),
+        "processes": world(),
         "versions": versions(),
     }
 

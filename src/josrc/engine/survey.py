@@ -14,12 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from josrc.data.loaders import Loader
+from josrc.engine import distributed
 
 SURVEY_BATCH = 2000
 
 
 class Survey:
     """Runs networks over all training samples in their order, on plain images, in evaluation mode.
+
+    Of several processes each looks at a part of them, and all get the whole.
 
     Attributes:
         labels: the given labels, ``(N,)``.
@@ -58,7 +61,10 @@ class Survey:
     def _over(self, network: nn.Module, part: nn.Module, index: Tensor | None = None) -> Tensor:
         training = network.training
         network.eval()
+        every = torch.arange(len(self.labels)) if index is None else index
+        own = distributed.portion(len(every))
         with self._autocast():
-            found = [part(images).float() for images in self._loader.plain(SURVEY_BATCH, index)]
+            images = self._loader.plain(SURVEY_BATCH, every[own])
+            found = [part(some).float() for some in images]
         network.train(training)
-        return torch.cat(found)
+        return distributed.gathered(torch.cat(found), own, len(every))

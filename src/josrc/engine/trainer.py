@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import signal
 import statistics
 import threading
@@ -17,6 +18,7 @@ import torch
 
 from josrc.config import SCHEDULED, RunConfig
 from josrc.data.source import Source
+from josrc.engine import distributed
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
@@ -79,6 +81,9 @@ class Trainer:
         self._saved_at, self._save_cost = 0.0, 0.0
         if resuming:
             self.restore()
+        if not distributed.is_main():
+            # Dropout of its own. Weights, order and views are those of one process.
+            torch.manual_seed(config.seed * 1_000_003 + 7919 * distributed.rank() + self.epoch)
 
     def fits(self, config: RunConfig, source: Source) -> bool:
         """Whether this trainer's compiled code can train another configuration."""
@@ -94,9 +99,20 @@ class Trainer:
     # --- the loop --------------------------------------------------------------------------------
 
     def run(self, finish: Callable[[], Any] = lambda: None) -> dict[str, Any]:
-        """Train to the end, ``finish``, and return the summary, which is written last of all."""
+        """Train to the end, ``finish``, and return the summary, which is written last of all.
+
+        Of several processes the first one writes; all of them train, and call ``finish``.
+        """
+        try:
+            return self._run(finish)
+        except RuntimeError as error:
+            distributed.check_lost(error, self._whole_checkpoint)
+            raise
+
+    def _run(self, finish: Callable[[], Any]) -> dict[str, Any]:
         summary = None
-        self.folder.write_metrics(self.rows)
+        if distributed.is_main():
+            self.folder.write_metrics(self.rows)
         self._saved_at = time.monotonic()
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -105,19 +121,21 @@ class Trainer:
             try:
                 while self.epoch < self.config.epochs:
                     self._train_epoch()
-                self._save_weights(self.folder.last)
+                if distributed.is_main():
+                    self._save_weights(self.folder.last)
                 summary = self.summary()
             finally:
                 self._tell("ended", summary)
             finish()
-            self.folder.write_summary(summary)
+            if distributed.is_main():
+                self.folder.write_summary(summary)
         return summary
 
     def _train_epoch(self) -> None:
         begun = time.monotonic()
         row = self.program.begin_epoch(self.config, self.epoch, self.position)
         for size in self.program.loader.sizes(self.position):
-            if self.signal is not None:
+            if self._stop_wanted():
                 self._interrupt(time.monotonic() - begun)
             self.program.loader.prepare(size)
             self.stepper(size)
@@ -126,13 +144,16 @@ class Trainer:
         # The device still works on the steps; what the host can do meanwhile costs nothing.
         if self.epoch + 1 < self.config.epochs:
             self.program.loader.draw_plan(self.config.seed, self.epoch + 1)
+        distributed.highest(0)  # all have come here: nobody waits on a device for one that ended
         row |= self.program.end_epoch()
+        row = distributed.from_main(lambda: row)  # whatever follows from it, all do the same
         seconds = row["seconds"] = time.monotonic() - begun
         self.seconds += seconds
         self._check_loss(row)
         self.rows.append(row)
         self.epoch, self.position = self.epoch + 1, 0
-        self.folder.append_metrics(row)
+        if distributed.is_main():
+            self.folder.append_metrics(row)
         self._tell("epoch_ended", row)
         self._check_accuracy()
         for text in self.health.notices(self._measure(), self.rows, self.folder.best):
@@ -142,6 +163,8 @@ class Trainer:
 
     def _keep(self) -> None:
         """Save the best weights, and a checkpoint unless one was written just now."""
+        if not distributed.is_main():
+            return
         *before, now = self._scores() or [0.0]
         # Without a measure there is no telling which epoch was best: it is the last one.
         if (not before or now > max(before)) if self._measure() else self._over():
@@ -199,6 +222,10 @@ class Trainer:
                 "To train on regardless, begin a run with stop_on_collapse=false."
             )
 
+    def _whole_checkpoint(self) -> str:
+        """What is left of a run that lost a process."""
+        return f"{self._last_good()}\nGo on with: josrc resume {shlex.quote(str(self.folder.path))}"
+
     def _last_good(self) -> str:
         if not self.folder.checkpoint.is_file():
             return "No epoch was completed before, so there is no checkpoint."
@@ -218,7 +245,8 @@ class Trainer:
             return
 
         def request(number: int, frame: FrameType | None) -> None:
-            if self.signal is not None:
+            # torchrun may send a second one while the first still has to be agreed on.
+            if self.signal is not None and distributed.world() == 1:
                 raise InterruptedRunError(
                     number, self.folder.path, "what was saved before is whole"
                 )
@@ -236,14 +264,30 @@ class Trainer:
         if self.signal is not None:
             signal.raise_signal(self.signal)
 
+    def _stop_wanted(self) -> bool:
+        """Whether somebody asked to stop; of several processes all stop at the same step.
+
+        They ask each other before every step, on the host: one that has ended is noticed here, and
+        not by a device that waits for it.
+        """
+        if distributed.world() == 1:
+            return self.signal is not None
+        agreed = distributed.highest(self.signal or 0)
+        if agreed:  # else the present one stays: it may have come just now, and counts next time
+            self.signal = agreed
+        return agreed > 0
+
     def _interrupt(self, seconds: float) -> None:
         """Save and stop; a run that is going wrong keeps its last good checkpoint instead."""
         assert self.signal is not None
         self.seconds += seconds
         saved = "its last good checkpoint is kept"
         if self.sick_epochs == 0 and math.isfinite(self.program.loss_sum.item()):
-            self.save()
+            self.program.unite()
+            if distributed.is_main():
+                self.save()
             saved = "the state is saved"
+        distributed.highest(0)  # the first to end must not end the one that saves
         raise InterruptedRunError(self.signal, self.folder.path, saved)
 
     # --- state -----------------------------------------------------------------------------------

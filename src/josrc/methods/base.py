@@ -67,7 +67,8 @@ class Method(nn.Module):
         views: how many random views of each sample a step needs.
         selects: whether the method sorts samples into groups.
         memory: buffers and modules that training needs and the trained network does not, such as
-            labels of every sample; kept in checkpoints, left out of the weights' files.
+            labels of every sample; kept in checkpoints, left out of the weights' files. Several
+            processes put together the samples' rows of such buffers that each of them wrote.
         compiles: whether ``torch.compile`` can trace the step; otherwise it is captured as it is.
         draws: how many random numbers a step needs for each of its samples.
         group_size: how many samples of one given label stand together in a batch; 1 mixes all.

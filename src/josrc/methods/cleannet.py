@@ -20,6 +20,7 @@ from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
 from josrc.errors import UserError
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
 
@@ -110,7 +111,7 @@ class CleanNet(Method):
         weight = right.float() if self.settings.variant == "hard" else similarity.clamp(min=0)
         losses = F.cross_entropy(logits, batch.label, reduction="none")
         return StepResult(
-            (weight * losses).mean(),
+            batch_mean(weight * losses),
             **describe(logits, batch.label),
             clean_likelihood=similarity.clamp(0, 1),
             # The method knows no foreign samples.

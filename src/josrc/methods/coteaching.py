@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
+from josrc.means import mean_over
 from josrc.methods.base import (
     Scalars,
     SmallLossSettings,
@@ -17,7 +18,7 @@ from josrc.methods.base import (
     TwoNetworks,
     describe_both,
 )
-from josrc.selection import kept_count, mean_over, small_loss
+from josrc.selection import kept_count, small_loss
 
 
 class CoteachingSettings(SmallLossSettings):

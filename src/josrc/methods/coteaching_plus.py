@@ -13,6 +13,7 @@ from torch import Tensor
 from josrc.config import phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
+from josrc.means import mean_over
 from josrc.methods.base import (
     Scalars,
     SmallLossSettings,
@@ -20,7 +21,7 @@ from josrc.methods.base import (
     TwoNetworks,
     describe_both,
 )
-from josrc.selection import kept_count, mean_over, small_loss
+from josrc.selection import kept_count, small_loss
 
 
 class CoteachingPlusSettings(SmallLossSettings):

@@ -11,8 +11,9 @@ from pydantic import Field
 
 from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
+from josrc.engine.distributed import batch_size
+from josrc.means import mean_over
 from josrc.methods.base import Scalars, StepResult, TwoNetworks, describe_both
-from josrc.selection import mean_over
 
 
 class DecouplingSettings(MethodSettings):
@@ -51,5 +52,5 @@ class Decoupling(TwoNetworks):
         loss = F.cross_entropy(first, batch.label, reduction="none")
         loss = loss + F.cross_entropy(second, batch.label, reduction="none")
         # At least 1: that changes no count of samples, and makes 0 of an empty sum, not 0/0.
-        least = max(self.settings.least_share * len(batch.label), 1.0)
+        least = max(self.settings.least_share * batch_size(len(batch.label)), 1.0)
         return StepResult(mean_over(loss, learned, at_least=least), **found)

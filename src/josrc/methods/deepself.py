@@ -16,6 +16,7 @@ from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 
@@ -77,10 +78,10 @@ class DeepSelf(Method):
         """The training phase: cross-entropy with the given and with the corrected label."""
         logits = self.network(batch.images).float()
         corrected = self.corrected[batch.index]
-        given_loss = F.cross_entropy(logits, batch.label)
-        corrected_loss = F.cross_entropy(logits, corrected)
+        given_loss = F.cross_entropy(logits, batch.label, reduction="none")
+        corrected_loss = F.cross_entropy(logits, corrected, reduction="none")
         return StepResult(
-            torch.lerp(given_loss, corrected_loss, at["alpha"]),
+            batch_mean(torch.lerp(given_loss, corrected_loss, at["alpha"])),
             **describe(logits, batch.label),
             clean_likelihood=self.likelihood[batch.index],
             # The method knows no foreign samples: a label that was corrected counts as ID.

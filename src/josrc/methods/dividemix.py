@@ -19,10 +19,10 @@ from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
 from josrc.losses import balance_penalty, soft_cross_entropy
+from josrc.means import batch_mean, mean_over
 from josrc.methods.base import Scalars, StepResult, TwoNetworks, describe_both
 from josrc.mixtures import small_loss_probability
 from josrc.mixup import beta_quantiles, draw, mix
-from josrc.selection import mean_over
 
 
 class DivideMixSettings(MethodSettings):
@@ -126,12 +126,14 @@ class DivideMix(TwoNetworks):
 
     def _warm_up(self, batch: Batch) -> StepResult:
         first, second = self.predict(batch.images.chunk(2)[0])
-        loss = F.cross_entropy(first, batch.label) + F.cross_entropy(second, batch.label)
+        losses = F.cross_entropy(first, batch.label, reduction="none")
+        losses = losses + F.cross_entropy(second, batch.label, reduction="none")
         if self.settings.confidence_penalty:
             for logits in (first, second):
-                loss = loss - soft_cross_entropy(logits, logits.softmax(dim=1)).mean()
+                losses = losses - soft_cross_entropy(logits, logits.softmax(dim=1))
         found = describe_both(first, second, batch.label)
-        return StepResult(loss, **found, group=torch.full_like(batch.label, CLEAN))
+        group = torch.full_like(batch.label, CLEAN)
+        return StepResult(batch_mean(losses), **found, group=group)
 
     def _semi_supervised(
         self, place: int, batch: Batch, trust: Tensor, opinions: list[Tensor], at: Scalars

@@ -16,6 +16,7 @@ from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 
@@ -62,7 +63,7 @@ class FCorrection(Method):
         # Bayes' rule: how likely each class is the true one, now that the given label is known.
         truth = found.softmax(dim=1).gather(1, batch.label[:, None]).squeeze(1)
         return StepResult(
-            -joint.logsumexp(dim=1).mean(),
+            -batch_mean(joint.logsumexp(dim=1)),
             **describe(logits, batch.label),
             clean_likelihood=truth,
             # The method knows no foreign samples.

@@ -14,6 +14,7 @@ from pydantic import Field
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.losses import symmetric_divergence
+from josrc.means import mean_over
 from josrc.methods.base import (
     Scalars,
     SmallLossSettings,
@@ -21,7 +22,7 @@ from josrc.methods.base import (
     TwoNetworks,
     describe_both,
 )
-from josrc.selection import kept_count, mean_over, small_loss
+from josrc.selection import kept_count, small_loss
 
 
 class JoCoRSettings(SmallLossSettings):

@@ -20,6 +20,7 @@ from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
 from josrc.losses import balance_penalty, soft_cross_entropy
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 
@@ -89,11 +90,11 @@ class JointOptim(Method):
         logits = self.network(batch.images).float()
         label = self.soft_label[batch.index]
         prediction = logits.softmax(dim=1)
-        entropy = soft_cross_entropy(logits, prediction).mean()
+        entropy = batch_mean(soft_cross_entropy(logits, prediction))
         regulariser = self.settings.alpha * balance_penalty(prediction) + (
             self.settings.beta * entropy
         )
-        loss = soft_cross_entropy(logits, label).mean() + at["joint"] * regulariser
+        loss = batch_mean(soft_cross_entropy(logits, label)) + at["joint"] * regulariser
 
         slot = at["slot"].long().expand(len(batch.index))
         remembered = prediction.detach().to(self.history.dtype)

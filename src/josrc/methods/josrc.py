@@ -25,6 +25,7 @@ from josrc.losses import (
     soft_cross_entropy,
     symmetric_divergence,
 )
+from josrc.means import batch_mean, mean_over
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
 
@@ -138,8 +139,7 @@ class JoSRC(Method):
         used_groups = {"c": CLEAN, "ci": ID, "cio": OOD, "full": OOD}[s.variant]
         used = (group <= used_groups * at["relabel"]).float()
         entropy = soft_cross_entropy(first, target) + soft_cross_entropy(second, target)
-        count = used.sum().clamp(min=1) if s.guard_empty else used.sum()
-        classification = (used * entropy).sum() / count
+        classification = mean_over(entropy, used, at_least=1 if s.guard_empty else 0)
 
         loss = classification
         if s.variant == "full":
@@ -147,7 +147,7 @@ class JoSRC(Method):
             if not s.guard_logarithms:
                 # In the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
                 one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
-            consistency = self._consistency(one, two, group == OOD).mean()  # Eq. 9
+            consistency = batch_mean(self._consistency(one, two, group == OOD))  # Eq. 9
             loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
         found = describe(first, batch.label)
         student = (found.pop("opinion") + second.detach().softmax(dim=1)) / 2

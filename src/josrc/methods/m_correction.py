@@ -19,6 +19,7 @@ from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.engine.survey import Survey
 from josrc.losses import balance_penalty, soft_cross_entropy
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.mixtures import large_loss_probability
 from josrc.mixup import beta_quantiles, draw, mix
@@ -88,7 +89,7 @@ class MCorrection(Method):
         partner = batch.draws[:, 0].argsort()
         share = draw(self.quantiles, batch.draws[0, 1])
         logits = self.network(mix(batch.images, partner, share)).float()
-        loss = soft_cross_entropy(logits, mix(target, partner, share)).mean()
+        loss = batch_mean(soft_cross_entropy(logits, mix(target, partner, share)))
         loss = loss + at["balance"] * balance_penalty(logits.softmax(dim=1))
         return StepResult(
             loss,

@@ -14,6 +14,7 @@ from torch import nn
 from josrc.config import MethodSettings
 from josrc.data.loaders import Batch
 from josrc.data.source import Source
+from josrc.means import mean_over
 from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
 
@@ -69,7 +70,7 @@ class MetaCleaner(Method):
         weight = self.weigher(groups.flatten(1)).float().softmax(dim=1)
         clean = (weight[:, :, None] * groups).sum(dim=1)
         losses = F.cross_entropy(self.network.head(clean).float(), label[:, 0], reduction="none")
-        loss = (losses * alike).sum() / alike.sum().clamp(min=1)
+        loss = mean_over(losses, alike)
 
         with torch.no_grad():
             logits = self.network.head(features).float()

@@ -20,6 +20,7 @@ from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.engine.survey import Survey
 from josrc.losses import soft_cross_entropy
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.models.hardware import second_gradients
 
@@ -103,7 +104,7 @@ class MLNT(Method):
 
     def _step(self, batch: Batch, at: Scalars) -> StepResult:
         logits = self.network(batch.images).float()
-        loss = F.cross_entropy(logits, batch.label)
+        loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
         if self.phase == "warm-up":
             return StepResult(loss, **describe(logits, batch.label))
         with torch.no_grad():
@@ -158,7 +159,7 @@ class MLNT(Method):
         logits = functional_call(self.network, (moved, statistics), (images,)).float()
         entropy = torch.special.entr(taught).sum(dim=1)
         divergence: Tensor = soft_cross_entropy(logits, taught) - entropy
-        return divergence.mean()
+        return batch_mean(divergence)
 
 
 def nearest(features: Tensor, count: int) -> Tensor:

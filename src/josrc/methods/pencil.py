@@ -15,6 +15,8 @@ from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
+from josrc.engine.distributed import batch_size
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 
@@ -74,7 +76,7 @@ class Pencil(Method):
         entropy = -(log_p.exp() * log_p).sum(dim=1)
         corrected = (divergence + at["moving"] * self.settings.entropy * entropy) / classes
         plain = F.nll_loss(log_p, batch.label, reduction="none")
-        loss = torch.where(at["given"] > 0.5, plain, corrected).mean()
+        loss = batch_mean(torch.where(at["given"] > 0.5, plain, corrected))
 
         label = log_label.exp()
         change = self._label_gradient(label, log_p.detach().exp(), batch.label)
@@ -101,4 +103,4 @@ class Pencil(Method):
             pull = label * (pull - (label * pull).sum(dim=1, keepdim=True))
         else:
             pull = label - hot
-        return ((label - prediction) / classes + s.compatibility * pull) / size
+        return ((label - prediction) / classes + s.compatibility * pull) / batch_size(size)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from josrc.config import MethodSettings
 from josrc.data.loaders import Batch
+from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 
@@ -26,5 +27,5 @@ class Standard(Method):
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Mean cross-entropy of the batch."""
         logits = self.network(batch.images).float()
-        loss = F.cross_entropy(logits, batch.label)
+        loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
         return StepResult(loss, **describe(logits, batch.label))
