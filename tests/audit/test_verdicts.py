@@ -96,12 +96,12 @@ def test_a_ledger_of_one_network_and_one_of_two_are_read_alike() -> None:
     for name, column in values.items():
         ledger.fields[name].copy_(torch.tensor(column))
     findings = Findings.of(ledger.arrays())
-    # A quarter of the last epochs, by both networks, and three quarters of all.
-    np.testing.assert_allclose(findings.support, [0.25, 0.3, 0.2], rtol=1e-6)
+    # A tenth of the last epochs, by both networks, and nine tenths of all.
+    np.testing.assert_allclose(findings.support, [0.22, 0.24, 0.2], rtol=1e-6)
     # The label's probability less the rival's, and the long margin: their mean by the confidence.
     expected = [(0.3 + 0.2) / 2 / 0.5, (0.5 + 0.1) / 2 / 0.8, (-0.3 - 0.4) / 2 / 0.5]
     np.testing.assert_allclose(findings.lead, expected, rtol=1e-5)
-    np.testing.assert_allclose(findings.doubt, 0.25 * 0.5 + 0.75 * 0.7, rtol=1e-6)
+    np.testing.assert_allclose(findings.doubt, 0.1 * 0.5 + 0.9 * 0.7, rtol=1e-6)
 
 
 def test_a_rival_stands_out_by_its_share_of_a_label(made: Made) -> None:

@@ -37,7 +37,7 @@ PAIR = 2**16
 
 # Weight of the last epochs beside all epochs, in label probability and entropy. All of them say
 # more: late in a run wrong labels may be learned by heart, and some runs go wrong at their end.
-RECENT = 0.25
+RECENT = 0.1
 # A rival stands out among those of a label if it has this many times the share of the next one;
 # so many samples are added to each label's, lest a single one make a rival.
 STANDS_OUT, ADDED = 2.0, 10
