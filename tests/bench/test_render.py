@@ -48,6 +48,13 @@ def test_the_table_shows_mean_spread_count_and_difference(
     assert "66.00 ± 1.41 (n=2)" in shown("table2", tmp_path)
 
 
+def test_notes_beside_the_results_are_on_the_page(tmp_path: Path, put_result: PutResult) -> None:
+    put_result(f"{SYM20}/josrc/augmented")
+    (tmp_path / "notes.md").write_text("Seed 0 ran on a Tuesday.\n")
+    write_results(tmp_path, tmp_path / "RESULTS.md")
+    assert "\n\nSeed 0 ran on a Tuesday.\n\n## " in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_the_ablation_takes_two_rows_from_table_2(tmp_path: Path, put_result: PutResult) -> None:
     put_result(f"{SYM20}/standard/augmented", last10_mean=30.0)
     put_result(f"{SYM20}/josrc/augmented", last10_mean=66.0)

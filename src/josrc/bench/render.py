@@ -22,7 +22,7 @@ from josrc.terminal import say
 NOTE = (
     "± is over seeds, n the number of runs behind a number; the paper's are means of five. A "
     "difference is ours less the paper's. Every run is listed at the end and lies in `results/`; "
-    "none was left out, and a failed one counts with what it had reached. "
+    "none was left out unless a note says so, and a failed one counts with what it had reached. "
     "[docs/reproduce.md](docs/reproduce.md) has the commands.\n\n"
     "Recipe `augmented` is Jo-SRC's: random crops and flips. `plain` is JoCoR's: images as they "
     "are. The paper's Table 1 mixes them: it quotes the baselines from JoCoR and trains Jo-SRC "
@@ -30,6 +30,9 @@ NOTE = (
     "Asymmetric noise is the cyclic pair flip of the published Jo-SRC code. JoCoR flips inside "
     "blocks of five classes and forgets at half the rate; `plain` does so too in Asym-40."
 )
+
+# A file beside the results: what a reader should know of single runs.
+NOTES = "notes.md"
 
 FIGURES_NOTE = "Means over seeds; a band is ± one standard deviation. A CSV lies beside each."
 
@@ -54,18 +57,20 @@ def write_results(root: Path, page: Path) -> None:
     for figure in figures_of(results):
         write_figure(figure, results, root / "figures")
     beside = Path(os.path.relpath(root / "figures", page.parent)).as_posix()
-    write_text(page, render(results, beside))
+    notes = root / NOTES
+    write_text(page, render(results, beside, notes.read_text() if notes.is_file() else ""))
 
 
-def render(results: Results, figures: str = "results/figures") -> str:
+def render(results: Results, figures: str = "results/figures", notes: str = "") -> str:
     """RESULTS.md.
 
     Args:
         results: what there is.
         figures: their folder as seen from the page.
+        notes: what else a reader should know of these runs.
     """
     lines = ["# Results", "", "Written by `josrc bench render` from `results/`. Do not edit.", ""]
-    lines += [NOTE]
+    lines += [NOTE, *(["", notes.strip()] if notes else [])]
     for name, view_of in VIEWS.items():
         view = view_of(name, results)
         lines += ["", f"## {view.title}", "", view.note, "", *_markdown(view.header, view.rows)]

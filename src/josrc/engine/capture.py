@@ -200,7 +200,6 @@ def create_stepper(
     if world() > 1:
         notice("With several processes steps run eagerly: capture is built for one.")
         return program.train_step
-    torch.backends.cudnn.benchmark = True
     captured = CapturedStepper(program)
     program.tester = CapturedTester(captured.pool, captured.stream, notice)
     return captured if engine == "captured" else FallbackStepper(captured, notice)
