@@ -205,13 +205,23 @@ def test_a_mistake_is_one_clear_message(
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_run_resumes_to_the_same_end(tmp_path: Path, number: signal.Signals) -> None:
-    arguments = ["train", "digits-o", *NOISY, "--epochs", "4", "--device", "cpu"]
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    assert josrc(*arguments, "--quiet", "--out", whole) == 0
+FOUR_EPOCHS = ("train", "digits-o", *NOISY, "--epochs", "4", "--device", "cpu")
 
-    running = process(*arguments, "--out", stopped)
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four epochs that nothing stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert josrc(*FOUR_EPOCHS, "--quiet", "--out", folder) == 0
+    return folder
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_resumes_to_the_same_end(
+    whole: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    stopped = tmp_path / "stopped"
+    running = process(*FOUR_EPOCHS, "--out", stopped)
     assert running.stdout is not None
     for line in running.stdout:
         if "epoch 2/4" in line:
