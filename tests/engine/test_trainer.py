@@ -107,6 +107,26 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(tmp_path: Path)
     assert first != other
 
 
+def test_a_trainer_taken_over_for_other_images_trains_like_a_new_one(tmp_path: Path) -> None:
+    config, source = small(epochs=2)
+    order = np.random.default_rng(0).permutation(len(source))
+    assert source.true is not None
+    parts = {"images": source.images[order], "given": source.given[order]}
+    other = replace(source, **parts, true=source.true[order])
+
+    def trained(name: str, data: Source, reuse: Trainer | None = None) -> Trainer:
+        made = Trainer(config, data, RunFolder(tmp_path / name), reuse=reuse)
+        made.folder.create(config, data, made.device)
+        made.run()
+        return made
+
+    first, new = trained("first", source), trained("new", other)
+    taken = trained("taken", other, reuse=first)
+    assert taken.program is first.program
+    assert without_time(taken.rows) == without_time(new.rows)
+    assert taken.rows[-1]["loss"] != first.rows[-1]["loss"]
+
+
 def test_every_column_of_the_contract_is_there(tmp_path: Path) -> None:
     made = trainer(tmp_path / "run")
     made.run()

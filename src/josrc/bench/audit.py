@@ -112,6 +112,7 @@ class _Work:
         )
         self.source = load_source(config.data)
         self.config = settled(config, self.source)
+        self.trainer: Trainer | None = None  # of the fold before: the next one takes its code over
 
     def ours(self) -> dict[str, Any]:
         """Train with Jo-SRC once, and judge by the ledger."""
@@ -153,7 +154,8 @@ class _Work:
 
     def _train(self, config: RunConfig, source: Source, place: Path, title: str) -> Trainer:
         folder = RunFolder(place)
-        trainer = Trainer(config, source, folder, listeners(folder, self.console, title))
+        hearing = listeners(folder, self.console, title)
+        self.trainer = trainer = Trainer(config, source, folder, hearing, self.trainer)
         with folder.locked():
             begin_or_go_on(trainer)
             trainer.run()

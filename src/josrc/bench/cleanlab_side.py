@@ -82,10 +82,8 @@ def cross_validate(source: Source, seed: int, scratch: Path, train: Train) -> It
         file = scratch / f"fold-{number}.npz"
         if not file.is_file():
             assert source.true is not None
-            # The name tells compiled code that its images are others now.
             part = replace(
                 source,
-                name=f"{source.name} but fold {number}",
                 images=source.images[others],
                 true=source.true[others],
                 given=source.given[others],

@@ -120,9 +120,12 @@ class Loader:
         step_draws = torch.rand(self.step_draws.shape, generator=generator)
         self.plan = (seed, epoch), order, draws, step_draws
 
-    def relabel(self, given: Labels) -> None:
-        """Take other labels for the same images; a plan may have been drawn by the old ones."""
-        self.label.copy_(torch.from_numpy(given))
+    def refill(self, source: Source) -> None:
+        """Take the labels and images of another source like the first, in place.
+
+        A plan may have been drawn by the old labels.
+        """
+        self.label.copy_(torch.from_numpy(source.given))
         self.plan = None, *self.plan[1:]
 
     def sizes(self, position: int = 0) -> list[int]:
@@ -170,6 +173,13 @@ class ResidentLoader(Loader):
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
         pad = self.view.pad
         self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
+
+    def refill(self, source: Source) -> None:
+        """Take the labels and images of another source like the first, in place."""
+        super().refill(source)
+        assert not isinstance(source.images, ImageFiles)
+        inner = slice(self.view.pad, -self.view.pad or None)
+        self.tiles[:, inner, inner].copy_(torch.from_numpy(source.images))
 
     def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
         """All images, or some, without chance, in their order, at most ``size`` at a time."""

@@ -256,7 +256,7 @@ class Program:
 
     @torch.no_grad()
     def restart(self, config: RunConfig, source: Source) -> None:
-        """Begin a new run in place: new seed, labels and schedule, the same compiled code."""
+        """Begin a new run in place: new seed, images and labels, the same compiled code."""
         self.method.settings = config.method
         fresh = create_method(config, source).state_dict()
         state = {key: torch.zeros_like(value) for key, value in self.tensors().items()}
@@ -264,7 +264,7 @@ class Program:
         unwritten = Ledger(len(source), self.device).fields
         state |= {f"ledger.{key}": value for key, value in unwritten.items()}
         self.load(state)
-        self.loader.relabel(source.given)
+        self.loader.refill(source)
         self.truth = Truth(source, self.device)
 
 
