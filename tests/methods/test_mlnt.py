@@ -118,6 +118,10 @@ def test_a_step_that_is_tried_leaves_running_statistics_alone() -> None:
     np.testing.assert_allclose(method.network.head[0].running_mean, mean, rtol=1e-5)
 
 
+def test_a_step_that_tries_few_label_sets_is_compiled() -> None:
+    assert [method_of(synthetic=number).compiles for number in (1, 2, 10)] == [True, True, False]
+
+
 def test_the_nearest_are_others() -> None:
     features = torch.tensor([[0.0], [1.0], [3.0], [3.5]])
     assert nearest(features, 1).squeeze(1).tolist() == [1, 0, 3, 2]

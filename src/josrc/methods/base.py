@@ -81,7 +81,7 @@ class Method(nn.Module):
     views: ClassVar[int] = 1
     selects: ClassVar[bool] = True
     memory: ClassVar[tuple[str, ...]] = ()
-    compiles: ClassVar[bool] = True
+    compiles: bool = True
     draws: int = 0
     group_size: int = 1
     phase: str = "train"

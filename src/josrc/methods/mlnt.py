@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vjp
 
 from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
@@ -23,6 +24,13 @@ from josrc.losses import soft_cross_entropy
 from josrc.means import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.models.hardware import second_gradients
+
+# Every set of wrong labels adds a forward pass and the work of four backward ones to the code of a
+# step. Of more than so many sets a compiler would take longer than it saves.
+MOST_COMPILED = 2
+
+Weights = dict[str, Tensor]
+PullBack = Callable[[Tensor], Weights]
 
 
 class MLNTSettings(MethodSettings):
@@ -62,7 +70,6 @@ class MLNT(Method):
     title = "MLNT"
     reference = "Li et al., Learning to Learn from Noisy Labeled Data, CVPR 2019"
     selects = False
-    compiles = False  # torch.compile does not trace a gradient taken inside a step
     memory = ("mentor",)
     settings: MLNTSettings
 
@@ -71,6 +78,7 @@ class MLNT(Method):
         self.mean_teacher = copy.deepcopy(self.network).requires_grad_(False)
         self.mentor = copy.deepcopy(self.network).requires_grad_(False)
         self.draws = 2 * settings.synthetic
+        self.compiles = settings.synthetic <= MOST_COMPILED
         self.train()
 
     def train(self, mode: bool = True) -> MLNT:
@@ -99,21 +107,20 @@ class MLNT(Method):
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy, and how far steps on wrong labels would lead away from the teacher."""
-        with second_gradients():
-            return self._step(batch, at)
-
-    def _step(self, batch: Batch, at: Scalars) -> StepResult:
-        logits = self.network(batch.images).float()
-        loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
         if self.phase == "warm-up":
+            logits = self.network(batch.images).float()
+            loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
             return StepResult(loss, **describe(logits, batch.label))
         with torch.no_grad():
             taught = self.mean_teacher(batch.images).float().softmax(dim=1)
             near = self._neighbours(batch.images)
-        harm = torch.zeros_like(loss)
-        for number in range(self.settings.synthetic):
-            wrong = self._relabel(batch, near, number)
-            harm = harm + self._harm(batch.images, F.cross_entropy(logits, wrong), taught)
+        with second_gradients():
+            logits, pull_back = self._forward(batch.images)
+            loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
+            harm = torch.zeros_like(loss)
+            for number in range(self.settings.synthetic):
+                gradient = pull_back(error(logits, self._relabel(batch, near, number)))
+                harm = harm + self._harm(batch.images, gradient, taught)
         found = describe(logits, batch.label)
         second = taught.argmax(dim=1)
         return StepResult(
@@ -143,27 +150,48 @@ class MLNT(Method):
         place = (which * near.shape[1]).long()[:, None]
         return torch.where(chosen, batch.label[near.gather(1, place).squeeze(1)], batch.label)
 
-    def _harm(self, images: Tensor, wrong_loss: Tensor, taught: Tensor) -> Tensor:
+    def _forward(self, images: Tensor) -> tuple[Tensor, PullBack]:
+        """Logits, and what turns a gradient for them into one for the weights.
+
+        A function of the weights, unlike ``torch.autograd.grad``, is something a compiler traces.
+        """
+
+        def predict(weights: Weights) -> tuple[Tensor, Weights]:
+            moved = self._statistics()
+            return functional_call(self.network, (weights, moved), (images,)).float(), moved
+
+        found: Any = vjp(predict, dict(self.network.named_parameters()), has_aux=True)
+        logits, pull_back, moved = found
+        for name, value in self.network.named_buffers():
+            value.copy_(moved[name].detach())
+        return logits, lambda gradient: pull_back(gradient)[0]
+
+    def _harm(self, images: Tensor, gradient: Weights, taught: Tensor) -> Tensor:
         """``KL(teacher || network after a step on wrong labels)``, scalar."""
-        names, weights = zip(*self.network.named_parameters(), strict=True)
-        gradients = torch.autograd.grad(
-            wrong_loss, weights, retain_graph=True, create_graph=self.settings.second_order
-        )
-        rate = self.settings.meta_rate
+        if not self.settings.second_order:
+            gradient = {name: value.detach() for name, value in gradient.items()}
         moved = {
-            name: weight - rate * gradient
-            for name, weight, gradient in zip(names, weights, gradients, strict=True)
+            name: weight - self.settings.meta_rate * gradient[name]
+            for name, weight in self.network.named_parameters()
         }
-        # Clones: a step that is only tried must not leave its mark on running statistics.
-        statistics = {name: value.clone() for name, value in self.network.named_buffers()}
-        logits = functional_call(self.network, (moved, statistics), (images,)).float()
+        logits = functional_call(self.network, (moved, self._statistics()), (images,)).float()
         entropy = torch.special.entr(taught).sum(dim=1)
         divergence: Tensor = soft_cross_entropy(logits, taught) - entropy
         return batch_mean(divergence)
 
+    def _statistics(self) -> Weights:
+        """Clones: a step that is only tried must not leave its mark on running statistics."""
+        return {name: value.clone() for name, value in self.network.named_buffers()}
+
+
+def error(logits: Tensor, label: Tensor) -> Tensor:
+    """Gradient of the mean cross-entropy for the logits, ``(batch, classes)``."""
+    hot = F.one_hot(label, logits.shape[1])
+    return (logits.softmax(dim=1) - hot) / len(label)
+
 
 def nearest(features: Tensor, count: int) -> Tensor:
     """Numbers of each row's nearest other rows, ``(batch, count)`` or fewer where there are."""
-    distance = torch.cdist(features, features)
-    distance.fill_diagonal_(torch.inf)
+    oneself = torch.eye(len(features), dtype=torch.bool, device=features.device)
+    distance = torch.cdist(features, features).masked_fill(oneself, torch.inf)
     return distance.topk(min(count, len(features) - 1), largest=False).indices
