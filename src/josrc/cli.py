@@ -15,7 +15,7 @@ import typer
 from josrc import __version__
 from josrc.cli_bench import app as bench_commands
 from josrc.cli_model import app as model_commands
-from josrc.cli_options import DataRoot, Device, RunArgument, names
+from josrc.cli_options import DataRoot, Device, Engine, RunArgument, names
 from josrc.errors import InterruptedRunError, UserError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, order and views.")] = None,
     device: Device = None,
-    engine: Annotated[str | None, typer.Option(help="auto, captured or eager.")] = None,
+    engine: Engine = None,
     test: Annotated[
         Path | None, typer.Option(help="Own images: others with true labels to test on.")
     ] = None,

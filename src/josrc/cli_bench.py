@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from josrc.cli_options import DataRoot, Device, names
+from josrc.cli_options import DataRoot, Device, Engine, names
 from josrc.errors import UserError
 
 app = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
@@ -18,7 +18,9 @@ Scratch = Annotated[Path, typer.Option(help="Where run folders go.")]
 
 @app.command("run")
 def bench_run(
-    suite: Annotated[str, typer.Argument(help="table1 to table4, ablation, selection or digits.")],
+    suite: Annotated[
+        str, typer.Argument(help="table1 to table4, ablation, selection, others-c, -o, digits.")
+    ],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
@@ -38,6 +40,7 @@ def bench_run(
     ] = None,
     data_root: DataRoot = None,
     device: Device = None,
+    engine: Engine = None,
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
@@ -58,6 +61,7 @@ def bench_run(
             "pretrained": pretrained,
             "data_root": data_root,
             "device": device,
+            "engine": engine,
         },
         results=results,
         scratch=scratch,
@@ -68,7 +72,8 @@ def bench_run(
 @app.command("show")
 def bench_show(
     suite: Annotated[
-        str, typer.Argument(help="table1 to table4, ablation, selection, digits or audit.")
+        str,
+        typer.Argument(help="table1 to table4, ablation, selection, others-c, -o, digits, audit."),
     ],
     results: Results = Path("results"),
 ) -> None:
@@ -166,6 +171,7 @@ def bench_audit(
     ] = None,
     data_root: DataRoot = None,
     device: Device = None,
+    engine: Engine = None,
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
@@ -178,7 +184,12 @@ def bench_audit(
         cells=names(cells),
         sides=names(sides),
         seeds=seeds,
-        options={"epochs": epochs, "data_root": data_root, "device": device},
+        options={
+            "epochs": epochs,
+            "data_root": data_root,
+            "device": device,
+            "engine": engine,
+        },
         results=results,
         scratch=scratch,
         console=Terminal(),

@@ -10,6 +10,7 @@ import typer
 DataRoot = Annotated[
     Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
 ]
+Engine = Annotated[str | None, typer.Option(help="auto, captured or eager.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Last = Annotated[bool, typer.Option("--last", help="The last weights in place of the best.")]

@@ -49,6 +49,18 @@ def test_seeds_go_round_by_round_so_that_every_cell_has_a_number_first() -> None
     assert seeds == [0] * 4 + [1] * 4
 
 
+def test_other_methods_run_on_cifar_beside_two_runs_of_its_table() -> None:
+    for suite, table, data in (
+        ("others-c", "table1", "cifar100n-c"),
+        ("others-o", "table2", "cifar80n-o"),
+    ):
+        keys = planned(suite, None, None, 1)
+        assert {key.suite for key in keys} == {suite, table}
+        assert {key.method for key in keys if key.suite == table} == {"standard", "josrc"}
+        assert len(keys) == 8
+        assert {(key.data, key.cell.key) for key in keys} == {(data, "symmetric-0.2")}
+
+
 def test_the_ablation_has_five_rows_of_one_cell_and_shares_two_with_table_2() -> None:
     paths = [key.path.as_posix() for key in planned("ablation", None, None, 1)]
     cell = "cifar80n-o-symmetric-0.2"
