@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from josrc.cli import main
 
@@ -85,6 +86,19 @@ def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: 
     expected |= {f"{HOSTILE}/0.png": "cat", f"{HOSTILE}/1.png": "dog", f"{HOSTILE}/2.png": "cat"}
     expected |= {"cat/1.png": "dog", "cat/2.png": "dog", "dog/1.png": HOSTILE}
     assert found == expected
+
+
+def test_a_tall_picture_is_shown_whole(reviewed: Path, serving: Serving, visit: Visit) -> None:
+    with (reviewed / "audit" / "verdicts.csv").open(newline="", encoding="utf-8") as file:
+        path = next(csv.DictReader(file))["path"]
+    Image.new("RGB", (40, 120)).save(path)
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    frame, picture = page.locator("#sample-0 .frame"), page.locator("#sample-0 .frame img")
+    picture.wait_for()
+    picture.evaluate("image => image.decode()")
+    assert picture.evaluate("image => image.naturalHeight / image.naturalWidth") == 3
+    assert picture.bounding_box()["height"] <= frame.bounding_box()["height"]
 
 
 def test_reload_and_a_second_tab(reviewed: Path, serving: Serving, visit: Visit) -> None:
