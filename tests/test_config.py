@@ -95,6 +95,8 @@ def test_the_right_side_of_a_pair_is_read_as_yaml() -> None:
         ("optimizer.decay_strat=1", "optimizer.decay_strat", "optimizer.decay_start"),
         ("method.alhpa=1", "method.alhpa", "method.alpha"),
         ("data.noise_sed=1", "data.noise_sed", "data.noise_seed"),
+        ("lr=0.1", "lr", "optimizer.lr"),
+        ("alpha=0.3", "alpha", "method.alpha"),
     ],
 )
 def test_an_unknown_key_is_answered_with_the_closest(pair: str, key: str, meant: str) -> None:
@@ -187,9 +189,11 @@ def test_a_recipe_chosen_as_a_key_is_not_only_a_label() -> None:
 def test_an_unknown_method_data_set_option_or_recipe_is_told() -> None:
     with pytest.raises(UserError, match=r"Unknown method 'josrcc'.*'josrc'"):
         config(method="josrcc")
-    with pytest.raises(UserError, match=r"Unknown data set 'digits'.*'digits-o'"):
+    with pytest.raises(UserError, match=r"data set 'digits'\. Did you mean 'digits-o'\?"):
         config(data="digits")
-    with pytest.raises(UserError, match="Unknown option 'epoch'"):
+    with pytest.raises(UserError, match=r"no file, folder or data set 'flowers'\. Known: digits-o"):
+        config(data="flowers")
+    with pytest.raises(UserError, match=r"Unknown option 'epoch'\. Did you mean 'epochs'\?"):
         config(epoch=3)
     with pytest.raises(UserError, match=r"digits-o has no recipe 'fancy'\. It has: augmented"):
         configure("digits-o", recipe="fancy")

@@ -200,7 +200,7 @@ def test_a_fitted_classifier_can_be_pickled(fitted: NoisyLabelClassifier) -> Non
     [
         (X.reshape(240, -1), Y, r"shape \(240, 64\)"),
         (X.astype(np.int64), Y, "not int64"),
-        (X.astype(np.float32), Y, "between 0 and 1"),
+        (X.astype(np.float32), Y, "between 0 and 1, and these from 0 to"),
         (X, Y[:9], "240 images and 9 labels"),
         (X[:9], ["a"] * 9, "one class, 'a'"),
         (["a.png", "a.png"], ["x", "y"], "same id 'a.png'"),

@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
-from josrc.data.source import LOADERS, is_own
+from josrc.data.source import LOADERS, check_name, is_own
 from josrc.engine.device import device_name
 from josrc.engine.runfolder import versions
-from josrc.errors import UserError, closest
+from josrc.errors import UserError
 
 # What is found, by name, in the order in which it is shown.
 Findings = Iterator[tuple[str, str]]
@@ -153,7 +153,7 @@ def check_data(name: str, folder: Path | None, console: Console) -> Iterator[str
             raise UserError(f"{name} is a path itself: josrc doctor data {name}")
         yield from check_own(name, console)
     else:
-        raise UserError(f"Unknown data set '{name}'.{closest(name, list(CHECKS))}")
+        check_name(name)
 
 
 def check_loads(folder: Path | None, console: Console) -> Iterator[str]:

@@ -63,7 +63,7 @@ def write_predictions(
     told = f"{done - reasons.total():,} images predicted"
     if not reasons:
         return f"{told}."
-    often = "; ".join(f"{count:,} times: {reason}" for reason, count in reasons.most_common(5))
+    often = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common(5))
     return f"{told}, {reasons.total():,} files give no image ({often})."
 
 

@@ -161,17 +161,21 @@ def validate(model: type[Model], values: Mapping[str, Any], prefix: str = "") ->
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise UserError("\n".join(_sentences(model, error, prefix))) from None
+        raise UserError("\n".join(_sentences(model, error, prefix, values))) from None
 
 
-def _sentences(model: type[BaseModel], error: ValidationError, prefix: str) -> Iterator[str]:
+def _sentences(
+    model: type[BaseModel], error: ValidationError, prefix: str, values: Mapping[str, Any]
+) -> Iterator[str]:
     for problem in error.errors():
         path = [str(part) for part in problem["loc"]]
         key = ".".join([prefix, *path] if prefix else path)
         if problem["type"] == "extra_forbidden":
             known = list(_model_at(model, path[:-1]).model_fields)
             place = key.removesuffix(path[-1])
-            yield f"Unknown key '{key}'.{closest(path[-1], known, place)}"
+            meant = " or ".join(f"'{home}'" for home in _homes(model, values, key))
+            hint = f" Did you mean {meant}?" if meant else closest(path[-1], known, place)
+            yield f"Unknown key '{key}'.{hint}"
         elif problem["type"] == "literal_error":
             choices = re.findall("'([^']*)'", problem["msg"])
             hint = closest(str(problem["input"]), choices)
@@ -210,6 +214,16 @@ def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
             break
         model = inner
     return model
+
+
+def _homes(model: type[BaseModel], values: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Where a key lives that was given without its section: ``optimizer.lr`` for ``lr``."""
+    for name, field in model.model_fields.items():
+        # The settings of a method are validated by now, and are of its own class.
+        value = values.get(name)
+        inner = type(value) if isinstance(value, BaseModel) else field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and key in inner.model_fields:
+            yield f"{name}.{key}"
 
 
 def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, int]]:

@@ -25,7 +25,7 @@ from josrc.engine.metrics import Row
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
-from josrc.errors import UserError
+from josrc.errors import UserError, closest
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.resolution import Values, merge, nested, resolve
@@ -165,7 +165,7 @@ def plan(
     chosen: Values = {}
     for option, value in options.items():
         if option not in OPTIONS:
-            raise UserError(f"Unknown option '{option}'. Known: {', '.join(OPTIONS)}.")
+            raise UserError(f"Unknown option '{option}'.{closest(option, list(OPTIONS))}")
         if value is not None:
             chosen = merge(chosen, nested(OPTIONS[option], value))
     layers = [*layers, chosen]

@@ -155,7 +155,7 @@ def describe_settings(config: RunConfig) -> str:
         value = getattr(config.method, name, None)
         if value is not None:
             parts.append(f"method.{name} {value:g}")
-    return f"Settings: {'; '.join(parts)}. Change any of them: --epochs 50, method.threshold=0.8."
+    return f"Settings: {'; '.join(parts)}. Change any of them: --epochs 50, optimizer.lr=0.0005."
 
 
 def describe_memory(program: Program, config: RunConfig, source: Source) -> str:

@@ -243,6 +243,12 @@ def test_a_file_that_is_no_manifest_is_told(
         opened(tmp_path / name)
 
 
+def test_test_images_that_are_not_there_are_told(tmp_path: Path) -> None:
+    files(tmp_path / "train", ["cat/1.png", "dog/1.png"])
+    with pytest.raises(UserError, match="typo does not exist"):
+        opened(tmp_path / "train", test=str(tmp_path / "typo"))
+
+
 def test_folders_without_images_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no image in class folders"):
         opened(tmp_path)

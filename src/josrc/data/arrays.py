@@ -88,7 +88,10 @@ def images_of(values: Any) -> Images:
         )
     if pixels.dtype.kind == "f":
         if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 1):
-            raise UserError("Pixels that are floats lie between 0 and 1. Others are uint8.")
+            raise UserError(
+                f"Pixels that are floats lie between 0 and 1, and these from {pixels.min():g} to "
+                f"{pixels.max():g}. Divide by the largest value there can be, or convert to uint8."
+            )
         pixels = np.round(pixels * 255)
     elif pixels.dtype != np.uint8:
         raise UserError(f"Pixels are uint8, or floats from 0 to 1, and not {pixels.dtype}.")

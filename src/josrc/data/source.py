@@ -159,7 +159,7 @@ def check_name(name: str) -> None:
         return
     if "/" in name or Path(name).suffix:
         raise UserError(f"{name} does not exist: it is neither a file, a folder nor a data set.")
-    raise UserError(f"Unknown data set '{name}'.{closest(name, NAMES)}")
+    raise UserError(f"There is no file, folder or data set '{name}'.{closest(name, NAMES)}")
 
 
 def load_source(config: DataConfig) -> Source:

@@ -89,6 +89,8 @@ def read_table(name: str, config: DataConfig) -> Table:
         table = _read_folder(path)
     elif path.suffix.lower() in MANIFESTS:
         table = _read_manifest(path, config)
+    elif not path.exists():
+        raise UserError(f"{path} does not exist.")
     else:
         raise UserError(
             f"{path} is neither a folder of class folders nor a manifest ({', '.join(MANIFESTS)})."
