@@ -67,6 +67,12 @@ def test_the_ablation_takes_two_rows_from_table_2(tmp_path: Path, put_result: Pu
     assert "61.00 (n=1)" in shown("ablation", tmp_path)
 
 
+def test_a_folder_without_results_is_told(tmp_path: Path, put_result: PutResult) -> None:
+    assert f"There are no results in {tmp_path}." in shown("table2", tmp_path).replace("\n", "")
+    put_result(f"{SYM20}/josrc/augmented")
+    assert "There are no results" not in shown("table2", tmp_path)
+
+
 def test_selection_shows_the_last_epoch_and_the_best_in_both_senses(
     tmp_path: Path, put_result: PutResult
 ) -> None:

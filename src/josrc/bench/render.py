@@ -49,6 +49,8 @@ def show(suite: str, root: Path, console: Console) -> None:
     console.print(table)
     for problem in results.problems:
         say(console, f"skipped {problem}")
+    if not results.runs and not results.audits:
+        say(console, f"There are no results in {root.absolute()}. Elsewhere: --results FOLDER.")
 
 
 def write_results(root: Path, page: Path) -> None:
