@@ -80,6 +80,9 @@ def test_own_images_are_all_decoded(
 
 def test_a_mistake_is_one_clear_message(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert josrc("doctor", "data", "cifar80") == 2
-    assert "no file, folder or data set 'cifar80'. Did you mean 'cifar80n-o'?" in capsys.readouterr().err
+    assert (
+        "no file, folder or data set 'cifar80'. Did you mean 'cifar80n-o'?"
+        in capsys.readouterr().err
+    )
     assert josrc("doctor", "data", pictures, pictures) == 2
     assert "is a path itself" in capsys.readouterr().err

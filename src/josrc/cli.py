@@ -178,12 +178,15 @@ def resume(
 @app.command()
 def audit(run: RunArgument, data_root: DataRoot = None) -> None:
     """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
-    from josrc.audit.folder import verdict_line
+    from josrc.audit.folder import odd_class, verdict_line
     from josrc.runs import audit as audit_run
     from josrc.terminal import say
 
     summary = audit_run(run, data_root=data_root)
     say(_console(), verdict_line(summary, run / "audit"))
+    odd = odd_class(summary)
+    if odd:
+        say(_console(), odd)
 
 
 @app.command()
@@ -314,7 +317,7 @@ def _console(quiet: bool = False) -> Console:
 
 
 def _report(run: Run, console: Console) -> None:
-    from josrc.audit.folder import verdict_line
+    from josrc.audit.folder import odd_class, verdict_line
     from josrc.engine.health import ended_badly
     from josrc.terminal import say
 
@@ -325,6 +328,8 @@ def _report(run: Run, console: Console) -> None:
     verdicts = f"{warning}\n" if warning else ""
     if audit:
         verdicts += f"{verdict_line(audit, run.path / 'audit')}\n"
+        odd = odd_class(audit)
+        verdicts += f"{odd}\n" if odd else ""
     if report.is_file():
         verdicts += f"Report: {report}\n"
     if summary.get("val_chosen") is not None:

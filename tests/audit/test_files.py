@@ -14,6 +14,7 @@ import pytest
 
 from josrc.audit import files
 from josrc.audit.files import Judged, summarise, write_verdicts
+from josrc.audit.folder import odd_class
 from josrc.audit.reasons import held_out_reasons, reasons
 from josrc.audit.verdicts import held_out_findings, judge, judge_held_out
 
@@ -126,3 +127,39 @@ def test_a_class_without_samples_has_no_noise(made: Made) -> None:
     summary = summarise([judged(made)], [*NAMES, "unicorn"])
     assert summary["classes"][-1]["samples"] == 0
     assert summary["classes"][-1]["noise_rate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("flagged", "samples", "odd"),
+    [
+        ([77, 18, 18, 18], 100, True),
+        ([100, 0, 0, 0], 100, True),
+        ([62, 60, 64, 62], 100, False),  # all are as noisy
+        ([77, 40, 40, 40], 100, False),  # less than twice the others
+        ([50, 5, 5, 5], 100, False),  # half of its labels still look right
+        ([9, 0, 0, 0], 9, False),  # too few to tell
+        ([0, 0, 0, 0], 100, False),
+    ],
+)
+def test_a_class_stands_out_by_its_share_of_wrong_labels(
+    flagged: list[int], samples: int, odd: bool
+) -> None:
+    classes = [
+        {"class": name, "samples": samples, "clean": samples - n, "noise_rate": n / samples}
+        for name, n in zip(NAMES, flagged, strict=True)
+    ]
+    said = odd_class({"samples": 4 * samples, "classes": classes})
+    assert (said or "").startswith("Of the images labelled 'cat' ") == odd
+    assert (said is not None) == odd
+
+
+def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:
+    rare = {"class": "owl", "samples": 2, "clean": 0, "noise_rate": 1.0}
+    bad = {"class": "cat", "samples": 100, "clean": 10, "noise_rate": 0.9}
+    good = {"class": "dog", "samples": 98, "clean": 90, "noise_rate": 8 / 98}
+    # Of the others 8 and 2 of 100.
+    said = odd_class({"samples": 200, "classes": [rare, bad, good]})
+    assert said is not None
+    assert said.startswith("Of the images labelled 'cat' 90 % look wrong, of all others 10 %.")
+    assert odd_class({"samples": 100, "classes": [bad]}) is None
+    assert odd_class({"samples": 0, "classes": []}) is None

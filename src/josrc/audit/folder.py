@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from josrc.audit.files import Judged, summarise, write_summary, write_verdicts
+from josrc.audit.gallery import clipped
 from josrc.audit.reasons import held_out_reasons
 from josrc.audit.verdicts import Findings, held_out_findings, judge, judge_held_out
 from josrc.data.source import Source
@@ -17,6 +18,8 @@ from josrc.engine.ledger import COUNTS, MEANS
 from josrc.errors import UserError
 
 PREFIX = "ledger."
+# A class is odd with so many samples, this share of them flagged, so many times that of the others.
+ODD_SAMPLES, ODD_RATE, ODD_RATIO = 10, 0.5, 2
 
 
 def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
@@ -68,6 +71,27 @@ def write_audit(
     summary["visits"] = int(ledger["visits"].max())
     write_summary(folder / "summary.json", summary)
     return summary
+
+
+def odd_class(summary: Mapping[str, Any]) -> str | None:
+    """A sentence on the class whose labels look wrong far more often than all others'.
+
+    Its verdicts are the least to be trusted: a class that the network has not learned looks just
+    like one that is labelled badly. Nothing else tells, where there are no test images.
+    """
+    large = [entry for entry in summary["classes"] if entry["samples"] >= ODD_SAMPLES]
+    worst = max(large, key=lambda entry: entry["noise_rate"], default=None)
+    if worst is None or worst["samples"] == summary["samples"]:
+        return None
+    rest = [entry for entry in summary["classes"] if entry is not worst]
+    others = 1 - sum(e["clean"] for e in rest) / sum(e["samples"] for e in rest)
+    if worst["noise_rate"] <= ODD_RATE or worst["noise_rate"] < ODD_RATIO * others:
+        return None
+    return (
+        f"Of the images labelled '{clipped(worst['class'])}' {100 * worst['noise_rate']:.0f} % "
+        f"look wrong, of all others {100 * others:.0f} %. Maybe the network has not learned this "
+        "class: look at its images before you follow its verdicts."
+    )
 
 
 def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:

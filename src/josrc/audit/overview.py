@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from josrc.audit.folder import odd_class
 from josrc.audit.gallery import clipped
 from josrc.config import RunConfig
 from josrc.data.labels import read_label_file
@@ -205,6 +206,9 @@ def next_steps(
     warning = ended_badly(folder.read_summary()) if folder.summary.is_file() else None
     if warning:
         steps.append({"text": f"{warning} See the curves, and train again."})
+    odd = odd_class(audit)
+    if odd:
+        steps.append({"text": odd})
     if counts["mislabelled"] + counts["out_of_distribution"] == 0:
         text = "Nothing to mend stands out."
         steps.append({"link": "Look at what is borderline.", "text": text})

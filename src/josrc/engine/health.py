@@ -25,7 +25,7 @@ CAUSES = (
     "Likely causes: a loss term without a lower bound (Jo-SRC: method.ood_divergence_cap), or a "
     "learning rate that is too high."
 )
-# A suggestion is the rival of late, and a verdict gives the last epochs a quarter of its weight.
+# A suggestion is the rival of late, and a verdict gives the last epochs a tenth of its weight.
 DISTRUST = (
     "Suggested labels, and in part verdicts, draw on the last epochs: don't trust them unseen."
 )
