@@ -116,6 +116,8 @@ def train(
 ) -> None:
     """Train a classifier on noisy labels.
 
+    josrc train FOLDER --model resnet18 --pretrained
+
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
     from josrc.engine.distributed import is_main
