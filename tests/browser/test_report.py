@@ -65,6 +65,13 @@ def test_filters_sorting_and_search(page: Any) -> None:
     assert shown(page) == [f"{HOSTILE} → dog"]
 
 
+def test_a_search_looks_below_the_folder_of_all_images_unless_it_is_a_path(page: Any) -> None:
+    page.locator("#search").fill("photos")
+    assert shown(page) == []
+    page.locator("#search").fill("/photos/cat/image")
+    assert shown(page) == [f"cat → {HOSTILE}", "cat → dog"]
+
+
 def test_the_keyboard_is_enough(page: Any) -> None:
     page.keyboard.press("j")
     assert focused(page) == 0

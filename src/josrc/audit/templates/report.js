@@ -35,7 +35,9 @@
     sample.margin = answers[0] - answers[1];
     sample.borderline = sample.margin < data.borderline && sample.confidence > 0;
     sample.label = sample.path || sample.id;
-    sample.words = [sample.id, sample.path, nameOf(sample.given),
+    // Of a path only what tells images apart: a word would be found in the folder of all of them.
+    sample.place = (sample.path || "").toLowerCase();
+    sample.words = [sample.id, nameOf(sample.given),
       sample.suggested < 0 ? "" : nameOf(sample.suggested)].join("\n").toLowerCase();
   }
 
@@ -109,7 +111,7 @@
     found = samples.filter((s) => views[state.view](s)
       && (state.given < 0 || s.given === state.given)
       && (state.suggested < 0 || s.suggested === state.suggested)
-      && words.every((word) => s.words.includes(word)));
+      && words.every((word) => s.words.includes(word) || (/[\\/]/.test(word) && s.place.includes(word))));
     found.sort(orders[state.sort]);
     built = 0; current = 0; cards = [];
     byId("grid").replaceChildren();
