@@ -14,6 +14,8 @@ app = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and 
 
 Results = Annotated[Path, typer.Option(help="Where results are kept.")]
 Scratch = Annotated[Path, typer.Option(help="Where run folders go.")]
+Cells = Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")]
+Epochs = Annotated[int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")]
 
 
 @app.command("run")
@@ -22,13 +24,11 @@ def bench_run(
         str, typer.Argument(help="table1 to table4, ablation, selection, others-c, -o, digits.")
     ],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
-    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    cells: Cells = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
     minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
-    ] = None,
+    epochs: Epochs = None,
     pretrained: Annotated[
         bool | None, typer.Option("--pretrained/--no-pretrained", help="As a recipe unless given.")
     ] = None,
@@ -163,12 +163,10 @@ def bench_audit(
     data: Annotated[
         list[str] | None, typer.Option(help="cifar80n-o, cifar100n-c (both by default), digits-o.")
     ] = None,
-    cells: Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")] = None,
+    cells: Cells = None,
     sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
-    epochs: Annotated[
-        int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")
-    ] = None,
+    epochs: Epochs = None,
     data_root: DataRoot = None,
     device: Device = None,
     engine: Engine = None,

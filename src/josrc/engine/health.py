@@ -1,11 +1,12 @@
-"""Signs that a run goes wrong without failing: what it had learned is lost, or one class wins all.
+"""Signs that a run goes wrong: what it had learned is lost, or one class wins all.
 
-Neither stops a run, but its user must know: what it suggests may be worth nothing then.
+Only a fall back to chance stops a run. Of the others its user must know: what it suggests may be
+worth nothing then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from josrc.engine.metrics import Row
 
 # A sign counts when it has been there for this many epochs in a row.
 PATIENCE = 3
+# Collapse: all but this share of the best distance to chance is lost.
+COLLAPSE_SHARE = 0.05
 MEASURES = {
     "test_accuracy": "Test accuracy",
     "agreement": "Agreement with held-out labels",
@@ -68,6 +71,26 @@ class Health:
                 f"{CAUSES}"
             )
 
+    def collapse(self, measure: str | None, rows: Sequence[Row]) -> str | None:
+        """That a run has been back at chance for long enough, in words."""
+        if self.epochs_collapsed(measure, rows) < PATIENCE:
+            return None
+        scores = _scores(measure, rows)
+        return (
+            f"{MEASURES[measure or 'fit_given']} collapsed: {max(scores):.2f} % at its best, "
+            f"{scores[-1]:.2f} % in epoch {len(rows)} (chance is {self.chance:.2f} %). {CAUSES}"
+        )
+
+    def epochs_collapsed(self, measure: str | None, rows: Sequence[Row]) -> int:
+        """For how many epochs a run has been back at chance; 0 where nothing measures it."""
+        if measure is None:
+            return 0
+
+        def at_chance(score: float, best: float) -> bool:
+            return score <= self.chance + COLLAPSE_SHARE * (best - self.chance)
+
+        return _epochs_lost(_scores(measure, rows), self.chance, at_chance)
+
     def summary(self, measure: str | None, rows: Sequence[Row]) -> dict[str, Any]:
         """How a run ended: that it fell and stayed there, that a class took over, or nothing."""
         found: dict[str, Any] = {}
@@ -94,10 +117,17 @@ def epochs_fallen(scores: Sequence[float], chance: float) -> int:
         scores: a percentage an epoch.
         chance: the score of a network that guesses; twice as much must have been reached once.
     """
+    return _epochs_lost(scores, chance, lambda score, best: score < best / 2)
+
+
+def _epochs_lost(
+    scores: Sequence[float], chance: float, lost: Callable[[float, float], bool]
+) -> int:
+    """For how many epochs a score has been lost, given its best before, and had been worth it."""
     best, epochs = 0.0, 0
     for score in scores:
         best = max(best, score)
-        epochs = epochs + 1 if best > 2 * chance and score < best / 2 else 0
+        epochs = epochs + 1 if best > 2 * chance and lost(score, best) else 0
     return epochs
 
 

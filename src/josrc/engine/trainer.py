@@ -23,7 +23,7 @@ from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.events import Listener
-from josrc.engine.health import CAUSES, MEASURES, Health
+from josrc.engine.health import Health
 from josrc.engine.metrics import Row
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, versions
@@ -31,8 +31,6 @@ from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
 # A checkpoint is written when the last one is this many times its own cost ago.
 CHECKPOINT_PATIENCE = 100
-# Collapse: accuracy lost all but this share of its best distance to chance, for this many epochs.
-COLLAPSE_SHARE, COLLAPSE_EPOCHS = 0.05, 3
 
 
 class Trainer:
@@ -76,7 +74,6 @@ class Trainer:
         self.epoch, self.position = 0, 0
         self.rows: list[Row] = []
         self.seconds = 0.0  # of training, over all sessions of this run
-        self.sick_epochs = 0
         self.signal: int | None = None
         self._saved_at, self._save_cost = 0.0, 0.0
         if resuming:
@@ -158,7 +155,7 @@ class Trainer:
         self._check_accuracy()
         for text in self.health.notices(self._measure(), self.rows, self.folder.best):
             self._notice(text)
-        if self.sick_epochs == 0 or not self.config.stop_on_collapse:
+        if not (self._sick() and self.config.stop_on_collapse):
             self._keep()
 
     def _keep(self) -> None:
@@ -208,19 +205,16 @@ class Trainer:
 
     def _check_accuracy(self) -> None:
         """Stop when test accuracy, or agreement, has gone back to chance and stays there."""
-        scores = self._scores()
-        if not scores:
-            return
-        chance, best, now = 100 / self.source.closed, max(scores), scores[-1]
-        sick = best > 2 * chance and now <= chance + COLLAPSE_SHARE * (best - chance)
-        self.sick_epochs = self.sick_epochs + 1 if sick else 0
-        if self.config.stop_on_collapse and self.sick_epochs >= COLLAPSE_EPOCHS:
+        collapse = self.health.collapse(self._measure(), self.rows)
+        if collapse and self.config.stop_on_collapse:
             raise TrainingFailedError(
-                f"{MEASURES[self._measure() or '']} collapsed: {best:.2f} % at its best, {now:.2f} "
-                f"% in epoch {self.epoch} (chance is {chance:.2f} %). {CAUSES}\n"
-                f"{self._last_good()}\n"
+                f"{collapse}\n{self._last_good()}\n"
                 "To train on regardless, begin a run with stop_on_collapse=false."
             )
+
+    def _sick(self) -> bool:
+        """Whether the last epoch ended at chance: what it left is not to be kept."""
+        return self.health.epochs_collapsed(self._measure(), self.rows) > 0
 
     def _whole_checkpoint(self) -> str:
         """What is left of a run that lost a process."""
@@ -282,7 +276,7 @@ class Trainer:
         assert self.signal is not None
         self.seconds += seconds
         saved = "its last good checkpoint is kept"
-        if self.sick_epochs == 0 and math.isfinite(self.program.loss_sum.item()):
+        if not self._sick() and math.isfinite(self.program.loss_sum.item()):
             self.program.unite()
             if distributed.is_main():
                 self.save()
@@ -302,7 +296,6 @@ class Trainer:
             "epoch": self.epoch,
             "position": self.position,
             "seconds": self.seconds,
-            "sick_epochs": self.sick_epochs,
             "rows": self.rows,
             "config": _identity(self.config),
         }
@@ -323,8 +316,7 @@ class Trainer:
                 torch.cuda.set_rng_state(cuda, self.device)
             self.program.load(tensors)
             self.epoch, self.position = story["epoch"], story["position"]
-            self.seconds, self.sick_epochs = story["seconds"], story["sick_epochs"]
-            self.rows = story["rows"]
+            self.seconds, self.rows = story["seconds"], story["rows"]
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise UserError(f"{self.folder.checkpoint} does not fit this run: {error}") from None
 
