@@ -74,6 +74,17 @@ def test_the_first_captured_and_eager_steps_agree_within_bfloat16(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("method", ["josrc", "coteaching"])
+def test_what_was_compiled_once_is_found_again(method: str) -> None:
+    from torch._dynamo.utils import counters
+
+    for _ in range(2):
+        counters.clear()
+        create_stepper(program(method, "cuda"), "captured")(128)
+    assert counters["aot_autograd"]["autograd_cache_hit"] == 1
+
+
+@pytest.mark.gpu
 def test_a_new_epoch_and_a_new_momentum_reach_the_captured_step() -> None:
     config = configure("digits-o", noise="symmetric", rate=0.5, epochs=40)
     built = Program(config, load_source(config.data), torch.device("cuda"))

@@ -15,6 +15,7 @@ from josrc.engine.distributed import world
 from josrc.engine.metrics import right_answers
 from josrc.engine.program import Program
 from josrc.errors import InterruptedRunError, UserError
+from josrc.kernels import fingerprint
 from josrc.models import hardware
 from josrc.models.cnn7 import prepare
 
@@ -44,6 +45,7 @@ class CapturedStepper:
         self.program = program
         # torch keeps eight versions of a function and no more; every program is one of its own.
         torch.compiler.reset()
+        torch.compiler.config.cache_key_tag = f"josrc-{fingerprint()}"
         self.compiled: Callable[[int], Tensor] = torch.compile(
             program.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )

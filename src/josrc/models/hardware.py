@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from josrc.kernels import patches
 
 try:
     from josrc.kernels import ops, tensors
@@ -56,47 +57,12 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """
     outputs, inputs = weight.shape[:2]
     if inputs <= FEW_INPUTS:
-        return _as_product(x, F.pad(weight.flatten(1), (0, 0, 0, -outputs % 16)))
+        return patches.as_product(x, F.pad(weight.flatten(1), (0, 0, 0, -outputs % 16)))
     weight = F.pad(weight, (0, 0, 0, 0, 0, x.shape[1] - inputs, 0, -outputs % 16))
     if outputs <= FEW_OUTPUTS:
-        result: Tensor = _FewOutputs.apply(x, weight.to(x.dtype))
+        result: Tensor = patches.few_outputs(x, weight.to(x.dtype))
         return result
     return F.conv2d(x, weight, padding=1)
-
-
-def _as_product(x: Tensor, weight: Tensor) -> Tensor:
-    patches = _patches(x)
-    extra = -patches.shape[3] % 8
-    product = F.linear(F.pad(patches, (0, extra)), F.pad(weight, (0, extra)))
-    return product.permute(0, 3, 1, 2)
-
-
-def _patches(x: Tensor) -> Tensor:
-    """The 3x3 neighbourhood of every pixel, ``(batch, height, width, channels * 9)``."""
-    framed = F.pad(x, (1, 1, 1, 1)).permute(0, 2, 3, 1)
-    return framed.unfold(1, 3, 1).unfold(2, 3, 1).flatten(3)
-
-
-class _FewOutputs(torch.autograd.Function):
-    """A 3x3 convolution with few outputs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return F.conv2d(x, weight, padding=1)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        ones, outputs, inputs = [1, 1], gradient.shape[1], x.shape[1]
-        of_x = torch.ops.aten.convolution_backward(
-            gradient, x, weight, None, ones, ones, ones, False, [0, 0], 1, [True, False, False]
-        )[0]
-        # Output (h, w) saw input (h + i - 1, w + j - 1): from the input's side the offsets turn.
-        pixels = x.permute(0, 2, 3, 1).reshape(-1, inputs)
-        product = pixels.t() @ _patches(gradient).reshape(-1, outputs * 9)
-        of_weight = product.view(inputs, outputs, 3, 3).flip(2, 3).transpose(0, 1)
-        return of_x, of_weight
 
 
 def norm_relu(x: Tensor, norm: nn.BatchNorm2d, pool: bool) -> tuple[Tensor, Tensor]:
