@@ -119,6 +119,7 @@ def bench_speed(
         bool, typer.Option(help="On a GPU with data: also time two whole runs.")
     ] = True,
     results: Results = Path("results"),
+    scratch: Scratch = Path("runs/bench"),
 ) -> None:
     """Time a training step: a loop written by hand, josrc eager, josrc captured.
 
@@ -154,6 +155,7 @@ def bench_speed(
         steps=steps,
         whole_runs=whole_runs,
         results=results,
+        scratch=scratch,
         console=Terminal(),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from rich.console import Console
 from josrc.bench import cleanlab_side
 from josrc.bench.audit import planned, run_audits
 from josrc.bench.cleanlab_side import Fold, judge_with_cleanlab, predict
+from josrc.bench.paper import Cell
+from josrc.bench.plan import run_behind
 from josrc.bench.render import render, show
-from josrc.bench.results import load_results
-from josrc.bench.tables import FOLDERS
+from josrc.bench.results import AuditResult, ResultKey, load_results
+from josrc.bench.tables import FOLDERS, measure_cell
 from josrc.data.source import load_source
 from josrc.engine.program import Program
 from josrc.errors import UserError
@@ -46,7 +49,10 @@ def bench(folder: Path, epochs: int = 1, **changes: object) -> str:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
-    bench(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        # As if these digits were a table's, like CIFAR with the paper's noise.
+        patch.setattr("josrc.bench.audit.run_behind", lambda key: replace(key, suite="digits"))
+        bench(folder)
     return folder
 
 
@@ -65,6 +71,30 @@ def test_both_sides_are_measured_alike(done: Path) -> None:
         for value in sides[side]["measures"].values():
             assert value is None or 0 <= value <= 1
     assert set(sides["josrc"]["measures"]) < set(sides["cleanlab"]["measures"])
+
+
+def test_the_run_of_our_side_is_the_tables_run_too(done: Path) -> None:
+    run = done / "results" / "trial" / "digits/digits-o-symmetric-0.3/josrc/augmented/seed-0.json"
+    kept = json.loads(run.read_text())
+    assert kept["settings"]["name"] == "josrc"
+    assert len(kept["metrics"]["test_accuracy"]) == kept["epochs"] == 1
+    # The other way round: a run that was made for the table is not made again.
+    scratch = done / "scratch" / "trial" / "digits/digits-o-symmetric-0.3/josrc/augmented/seed-0"
+    assert json.loads((scratch / "summary.json").read_text())["final"] == kept["final"]
+
+
+@pytest.mark.parametrize(
+    ("data", "cell", "suite"),
+    [
+        ("cifar80n-o", Cell("asymmetric", 0.4), "table2"),
+        ("cifar100n-c", Cell("symmetric", 0.2), "table1"),
+        ("cifar80n-o", Cell("symmetric", 0.3), None),
+        ("digits-o", Cell("symmetric", 0.2), None),
+    ],
+)
+def test_which_audits_have_a_run_in_the_tables(data: str, cell: Cell, suite: str | None) -> None:
+    run = run_behind(ResultKey("audit", data, cell, "josrc", "augmented", 3))
+    assert run == (suite and ResultKey(suite, data, cell, "josrc", "augmented", 3))
 
 
 def test_what_is_done_is_not_done_again_and_a_fold_is_a_piece(
@@ -111,6 +141,17 @@ def test_the_table_and_the_page_show_both_sides(done: Path) -> None:
     page = render(load_results(done / "results" / "trial", FOLDERS))
     assert "| label is wrong: AUROC | not run<br>cleanlab not run |" in page
     assert f"{100 * found['f1_clean']:.2f} (n=1)<br>cleanlab" in page
+
+
+def test_a_side_that_calls_nothing_so_is_not_taken_for_one_that_was_not_run() -> None:
+    def side(precision: float | None) -> list[AuditResult]:
+        found = {"measures": {"precision": precision}, "seconds_training": 1, "seconds_audit": 1}
+        return [AuditResult.model_validate(found | {"seed": 0, "epochs": 1, "device": "cpu"})]
+
+    assert measure_cell("precision", side(0.5), side(None)) == "50.00 (n=1)\ncleanlab -"
+    assert measure_cell("precision", side(None), side(0.5)) == "-\ncleanlab 50.00 (n=1)"
+    assert measure_cell("precision", side(0.5), []) == "50.00 (n=1)\ncleanlab not run"
+    assert measure_cell("precision", side(None), side(None)) == ""
 
 
 def test_features_are_what_the_last_layer_sees() -> None:

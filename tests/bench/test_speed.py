@@ -47,6 +47,7 @@ def test_the_command_writes_the_contracts_keys(
         model=None,
         steps=1,
         whole_runs=True,
+        scratch=tmp_path / "runs",
         results=tmp_path,
         console=console,
     )

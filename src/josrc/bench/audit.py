@@ -20,10 +20,9 @@ from josrc.bench.cleanlab_side import (
     cross_validate,
     judge_with_cleanlab,
 )
-from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES
+from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, run_behind
 from josrc.bench.results import AUDIT, ResultKey
-from josrc.bench.suite import begin_or_go_on
-from josrc.config import RunConfig
+from josrc.bench.suite import begin_or_go_on, keep
 from josrc.data.noise import Labels
 from josrc.data.source import Source, load_source
 from josrc.engine.device import choose_device, device_name
@@ -61,13 +60,15 @@ def run_audits(
     say(console, f"audit: {len(keys)} results, {len(keys) - len(missing)} of them done before.")
     if any(key.method == THEIRS for key in missing):
         check_cleanlab()
+    trainers: dict[str, Trainer | None] = {}  # of either side: the next one takes its code over
     for key in missing:
-        work = _Work(key, options, scratch / key.path.with_suffix(""), console)
+        work = _Work(key, options, results, scratch, console, trainers.get(key.method))
         try:
             found = work.ours() if key.method == OURS else work.theirs()
         except InterruptedRunError:
             say(console, "The bench stops here; the same command goes on with it.")
             raise
+        trainers[key.method] = work.trainer
         write_text(results / key.path, json.dumps(found, indent=1) + "\n")
         say(console, f"{work.title}: {_in_short(found)}")
 
@@ -97,9 +98,16 @@ class _Work:
     """One side of one cell."""
 
     def __init__(
-        self, key: ResultKey, options: Mapping[str, Any], scratch: Path, console: Console
+        self,
+        key: ResultKey,
+        options: Mapping[str, Any],
+        results: Path,
+        scratch: Path,
+        console: Console,
+        trainer: Trainer | None,
     ) -> None:
-        self.key, self.scratch, self.console = key, scratch, console
+        self.key, self.console, self.trainer = key, console, trainer
+        self.results, self.scratch = results, scratch
         self.title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
         config = configure(
             key.data,
@@ -112,11 +120,18 @@ class _Work:
         )
         self.source = load_source(config.data)
         self.config = settled(config, self.source)
-        self.trainer: Trainer | None = None  # of the fold before: the next one takes its code over
 
     def ours(self) -> dict[str, Any]:
-        """Train with Jo-SRC once, and judge by the ledger."""
-        trainer = self._train(self.config, self.source, self.scratch, self.title)
+        """Train with Jo-SRC once, and judge by the ledger.
+
+        The paper's tables have the same run: one that was made for them serves here, and the other
+        way round.
+        """
+        run = run_behind(self.key)
+        place = self.scratch / (run or self.key).path.with_suffix("")
+        trainer, summary = self._train(self.source, place, self.title)
+        if run is not None and not (self.results / run.path).is_file():
+            keep(self.results, run, summary, trainer)
         begun = time.monotonic()
         findings = Findings.of(trainer.program.ledger.arrays())
         verdicts = judge(findings, self.source.given)
@@ -127,13 +142,14 @@ class _Work:
 
     def theirs(self) -> dict[str, Any]:
         """Train the plain way, a network a fold, and let cleanlab judge."""
+        place = self.scratch / self.key.path.with_suffix("")
 
         def train(part: Source, fold: int) -> tuple[Program, float]:
             title = f"{self.title} fold {fold + 1}/{FOLDS}"
-            trainer = self._train(self.config, part, self.scratch / f"fold-{fold}", title)
+            trainer, _ = self._train(part, place / f"fold-{fold}", title)
             return trainer.program, trainer.seconds
 
-        folds = list(cross_validate(self.source, self.key.seed, self.scratch, train))
+        folds = list(cross_validate(self.source, self.key.seed, place, train))
         begun = time.monotonic()
         judged = judge_with_cleanlab(folds, self.source.given)
         spent = time.monotonic() - begun + sum(float(fold.audit_seconds) for fold in folds)
@@ -152,14 +168,13 @@ class _Work:
         assert self.source.kind is not None
         return self.source.true, self.source.kind
 
-    def _train(self, config: RunConfig, source: Source, place: Path, title: str) -> Trainer:
+    def _train(self, source: Source, place: Path, title: str) -> tuple[Trainer, dict[str, Any]]:
         folder = RunFolder(place)
         hearing = listeners(folder, self.console, title)
-        self.trainer = trainer = Trainer(config, source, folder, hearing, self.trainer)
+        self.trainer = trainer = Trainer(self.config, source, folder, hearing, self.trainer)
         with folder.locked():
             begin_or_go_on(trainer)
-            trainer.run()
-        return trainer
+            return trainer, trainer.run()
 
     def _result(self, measures: Measures, trained: float, judged: float) -> dict[str, Any]:
         key = self.key

@@ -105,8 +105,9 @@ def _look(program: Program, source: Source, others: Array, held: Array, seconds:
     outliers = OutOfDistribution()
     outliers.fit(features=known, verbose=False)
     typical = outliers.score(features=features)
-    neighbours = outliers.params["knn"]
-    distance = neighbours.kneighbors(features, n_neighbors=outliers.params["k"])[0].mean(axis=1)
+    # A score is exp(-t * distance / scale). To search for the neighbours again would take long.
+    scale = outliers.params["scaling_factor"] / outliers.params["t"]
+    distance = -np.log(np.maximum(typical, np.finfo(float).tiny)) * scale
     spent = time.monotonic() - begun
     return Fold(held, probabilities, typical, distance, np.array(seconds), np.array(spent))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from josrc.bench.paper import (
@@ -161,6 +161,14 @@ def planned(
         for cell in suite.cells
         if not cells or cell.key in cells
     ]
+
+
+def run_behind(audit: ResultKey) -> ResultKey | None:
+    """The run of one of the paper's tables that our side of an audit is about, if there is one."""
+    for name, table in TABLES.items():
+        if table.data == audit.data and audit.cell in CELLS:
+            return replace(audit, suite=name, method="josrc")
+    return None
 
 
 def request(key: ResultKey) -> dict[str, Any]:

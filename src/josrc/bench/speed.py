@@ -29,7 +29,7 @@ from josrc.data.source import Source, load_source
 from josrc.engine.capture import create_stepper
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.program import Program
-from josrc.engine.runfolder import versions
+from josrc.engine.runfolder import RunFolder, versions
 from josrc.files import write_text
 from josrc.run_data import settled
 from josrc.runs import configure
@@ -48,6 +48,7 @@ def run_speed(
     steps: int | None,
     whole_runs: bool,
     results: Path,
+    scratch: Path,
     console: Console,
 ) -> Path:
     """Measure and write ``results/speed/DEVICE-MODEL.json``; returns its path."""
@@ -58,7 +59,7 @@ def run_speed(
     device = choose_device(config.device)
     found = measure(config, source, device, steps or (100 if device.type == "cuda" else 2), console)
     if whole_runs and data_root and device.type == "cuda":
-        found |= whole_run_seconds(data_root, options, console)
+        found |= whole_run_seconds(data_root, options, scratch / "speed", console)
     path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
     write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
@@ -221,32 +222,36 @@ def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     return statistics.median(times[1:])
 
 
-def whole_run_seconds(data_root: Path, options: dict[str, Any], console: Console) -> dict[str, Any]:
+def whole_run_seconds(
+    data_root: Path, options: dict[str, Any], scratch: Path, console: Console
+) -> dict[str, Any]:
     """``josrc train`` from command to exit, without and with a compile cache.
 
     Seconds, what the two runs of one seed reached, and in how many epochs all their metrics agree
-    to the last digit.
+    to the last digit. The runs stay in ``scratch``.
     """
     found: dict[str, Any] = {}
     rows: list[list[dict[str, str]]] = []
+    command = [sys.executable, "-m", "josrc", "train", "cifar80n-o", "--noise", "symmetric"]
+    command += ["--rate", "0.2", "--data-root", str(data_root), "--quiet"]
+    for name, value in options.items():
+        command += [f"--{name}", value] if value else []
     with tempfile.TemporaryDirectory() as folder:
         caches = {
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
             "TRITON_CACHE_DIR": f"{folder}/triton",
         }
-        command = [sys.executable, "-m", "josrc", "train", "cifar80n-o", "--noise", "symmetric"]
-        command += ["--rate", "0.2", "--data-root", str(data_root), "--quiet"]
-        for name, value in options.items():
-            command += [f"--{name}", value] if value else []
         for kind in ("cold", "warm"):
-            run = Path(folder, kind)
+            run = RunFolder(scratch / kind)
+            with run.locked():
+                run.clear()
             begun = time.perf_counter()
-            subprocess.run([*command, "--out", str(run)], env=os.environ | caches, check=True)
+            subprocess.run([*command, "--out", str(run.path)], env=os.environ | caches, check=True)
             found[f"run_seconds_{kind}"] = time.perf_counter() - begun
-            summary = json.loads((run / "summary.json").read_text())
+            summary = json.loads(run.summary.read_text())
             for key in ("last10_mean", "seconds_per_epoch", "peak_memory_mib"):
                 found[f"run_{key}_{kind}"] = summary[key]
-            rows.append(read_metrics(run / "metrics.csv"))
+            rows.append(read_metrics(run.metrics))
             say(console, f"A whole run, {kind} cache: {found[f'run_seconds_{kind}']:.0f} s")
     found["run_epochs"] = len(rows[0])
     found["run_epochs_equal"] = sum(one == two for one, two in zip(*rows, strict=True))

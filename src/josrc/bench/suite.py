@@ -158,12 +158,17 @@ class _Work:
         except TrainingFailedError as failure:
             summary = trainer.summary() | {"failed": str(failure)}
             outcome = f" failed: {failure}"
-        config = trainer.config
-        summary["settings"] = config.method.model_dump(mode="json")
-        if config.model.weights is not None:
-            summary["weights"] = config.model.weights.name
-        save_result(self.results, key, summary, trainer.rows)
+        keep(self.results, key, summary, trainer)
         return outcome
+
+
+def keep(results: Path, key: ResultKey, summary: dict[str, Any], trainer: Trainer) -> None:
+    """Save the result of a run, with the settings of its method."""
+    config = trainer.config
+    summary = summary | {"settings": config.method.model_dump(mode="json")}
+    if config.model.weights is not None:
+        summary["weights"] = config.model.weights.name
+    save_result(results, key, summary, trainer.rows)
 
 
 def begin_or_go_on(trainer: Trainer) -> None:

@@ -289,14 +289,21 @@ def audit_table(name: str, results: Results) -> TableView:
 
 
 def measure_cell(key: str, ours: Sequence[AuditResult], theirs: Sequence[AuditResult]) -> str:
-    """A measure of both sides, and how far ours is ahead; empty where it has no meaning."""
+    """A measure of both sides, and how far ours is ahead; empty where it has no meaning.
+
+    A dash where one side was run and has no such value: nothing was called so, say.
+    """
     own, other = (
         [100 * value for run in runs if (value := run.measures.get(key)) is not None]
         for runs in (ours, theirs)
     )
     if (ours or theirs) and not own and not other:
         return ""
-    lines = [measured(own) if own or not ours else "-", f"cleanlab {measured(other)}"]
+    first, second = (
+        measured(values) if values or not runs else "-"
+        for values, runs in ((own, ours), (other, theirs))
+    )
+    lines = [first, f"cleanlab {second}"]
     if own and other:
         lines[1] += f", {statistics.fmean(own) - statistics.fmean(other):+.2f}"
     return "\n".join(lines)

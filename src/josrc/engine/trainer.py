@@ -73,7 +73,8 @@ class Trainer:
             self.stepper = create_stepper(self.program, config.engine, self._notice)
         self.epoch, self.position = 0, 0
         self.rows: list[Row] = []
-        self.seconds = 0.0  # of training, over all sessions of this run
+        # Over all sessions of this run.
+        self.seconds, self.peak_memory = 0.0, 0.0
         self.signal: int | None = None
         self._saved_at, self._save_cost = 0.0, 0.0
         if resuming:
@@ -296,6 +297,7 @@ class Trainer:
             "epoch": self.epoch,
             "position": self.position,
             "seconds": self.seconds,
+            "peak_memory_mib": self._peak_memory(),
             "rows": self.rows,
             "config": _identity(self.config),
         }
@@ -317,6 +319,7 @@ class Trainer:
             self.program.load(tensors)
             self.epoch, self.position = story["epoch"], story["position"]
             self.seconds, self.rows = story["seconds"], story["rows"]
+            self.peak_memory = story.get("peak_memory_mib", 0.0)
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise UserError(f"{self.folder.checkpoint} does not fit this run: {error}") from None
 
@@ -374,10 +377,13 @@ class Trainer:
             **self.health.summary(self._measure(), self.rows),
             "seconds_total": self.seconds,
             "seconds_per_epoch": self.seconds / len(rows),
-            "peak_memory_mib": peak_memory_mib(self.device),
+            "peak_memory_mib": self._peak_memory(),
             "device": device_name(self.device),
             "versions": versions(),
         }
+
+    def _peak_memory(self) -> float:
+        return max(self.peak_memory, peak_memory_mib(self.device))
 
     def _notice(self, text: str) -> None:
         self._tell("noticed", text)
