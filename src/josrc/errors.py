@@ -11,6 +11,10 @@ class UserError(Exception):
     """A mistake its user can mend: shown as one message, never as a traceback."""
 
 
+class FolderInUseError(UserError):
+    """Another process writes to a run folder."""
+
+
 class TrainingFailedError(UserError):
     """Training ran into non-finite losses or lost what it had learned."""
 

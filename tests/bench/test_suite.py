@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from josrc import runs
 from josrc.bench import plan
 from josrc.bench import suite as suite_module
 from josrc.bench.progress import SuiteProgress, duration
@@ -16,6 +17,8 @@ from josrc.bench.render import render
 from josrc.bench.results import load_results
 from josrc.bench.suite import run_suite
 from josrc.bench.tables import FOLDERS
+from josrc.config import RunConfig
+from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
@@ -58,6 +61,29 @@ def test_a_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
     assert "(run 1 of 2, about " in lines[0]
     assert lines[0].endswith("left)")
     assert lines[1].endswith("(run 2 of 2)")
+
+
+@pytest.mark.usefixtures("small_cifar")
+def test_processes_share_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "trial/table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0"
+    file = tmp_path / "results" / f"{place}.json"
+    with RunFolder(tmp_path / "runs" / place).locked():  # as another process that makes this run
+        text = run(tmp_path)
+    assert "josrc cifar80n-o Asym-40 seed 0: " in text
+    assert "(run 1 of 1)" in text
+    assert "Being made by other processes: 1 of the runs." in text
+    assert not file.exists()
+
+    # And one that the other process ends after this one has looked for what is missing.
+    def configure(*arguments: object, **options: object) -> RunConfig:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("made by another")
+        return runs.configure(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(suite_module, "configure", configure)
+    text = run(tmp_path)
+    assert "2 runs, 1 of them done before" in text
+    assert file.read_text() == "made by another"
 
 
 @pytest.mark.usefixtures("small_cifar")

@@ -63,6 +63,11 @@ class SuiteProgress(Listener):
         place = f"run {self.ended_runs} of {self.runs}"
         return place if self.ended_runs == self.runs else f"{place}, {self._left()}"
 
+    def run_left_out(self) -> None:
+        """Count a run less: another process makes it."""
+        self.runs -= 1
+        self.bar.update(self.task, total=self.runs)
+
     def _left(self) -> str:
         if self.pace is None:
             return "time left unknown"

@@ -17,7 +17,12 @@ from josrc.config import RunConfig
 from josrc.data.source import Source, load_source, with_noise
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
-from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
+from josrc.errors import (
+    FolderInUseError,
+    InterruptedRunError,
+    TrainingFailedError,
+    UserError,
+)
 from josrc.methods import method_names
 from josrc.models.factory import expected_images
 from josrc.run_data import in_files, prepared, settled
@@ -39,7 +44,10 @@ def run_suite(
     recipe: str = "augmented",
     weights: Sequence[str] = (),
 ) -> None:
-    """Run what is missing of a suite; each result is saved when its run ends."""
+    """Run what is missing of a suite; each result is saved when its run ends.
+
+    Several processes can share a suite: each leaves out what another has begun.
+    """
     runs = planned(suite, methods, cells, seeds, recipe)
     files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
     absent = [m for m in chosen_methods(suite, methods, recipe) if m not in method_names()]
@@ -50,19 +58,25 @@ def run_suite(
     missing = [key for key in runs if not (results / key.path).is_file()]
     say(console, f"{suite}: {len(runs)} runs, {len(runs) - len(missing)} of them done before.")
     work = _Work(results, scratch, console, SuiteProgress(suite, len(missing)))
+    elsewhere = 0
     for done, key in enumerate(missing):
         spent = work.progress.spent
         # A run is begun only if the runs so far say that it will end in time.
         if minutes is not None and spent + (work.progress.pace or 0) > 60 * minutes:
             left = len(missing) - done
             say(console, f"Stopped after {spent / 60:.1f} minutes: {left} runs left.")
-            return
+            break
         try:
             config = configure(key.data, **request(key), **options)
             work.run(key, _begun_with(files, config) if files else config)
+        except FolderInUseError:
+            elsewhere += 1
+            work.progress.run_left_out()
         except InterruptedRunError:
             say(console, "The suite stops here; the same command goes on with it.")
             raise
+    if elsewhere:
+        say(console, f"Being made by other processes: {elsewhere} of the runs.")
 
 
 def _is_trial(suite: str, options: Mapping[str, Any], weights: Sequence[str]) -> bool:
@@ -117,20 +131,26 @@ class _Work:
         self.shown_as: tuple[object, ...] = ()
 
     def run(self, key: ResultKey, config: RunConfig) -> None:
-        """Make one result."""
+        """Make one result, unless another process does or has done so."""
+        folder = RunFolder(self.scratch / key.path.with_suffix(""))
+        with folder.locked():
+            if (self.results / key.path).is_file():
+                self.progress.run_left_out()
+            else:
+                self._make(key, config, folder)
+
+    def _make(self, key: ResultKey, config: RunConfig, folder: RunFolder) -> None:
         self.source = source = self._source(config)
         config = settled(config, source)
         if self.trainer is not None and not self.trainer.fits(config, source):
             self.trainer = None  # its memory must be free before the next program is built
             gc.collect()
-        folder = RunFolder(self.scratch / key.path.with_suffix(""))
         recipe = "" if key.recipe == "augmented" else f" {key.recipe}"
         noise = "" if key.cell.noise == "none" else f" {key.cell.title}"
         title = f"{key.method}{recipe} {key.data}{noise} seed {key.seed}"
         hearing = [self.progress, *listeners(folder, self.console, title, self.progress.bar)]
         self.trainer = Trainer(config, source, folder, hearing, self.trainer)
-        with folder.locked():
-            outcome = self._train(key, self.trainer)
+        outcome = self._train(key, self.trainer)
         say(self.console, f"{title}{outcome} ({self.progress.run_ended()})")
 
     def _source(self, config: RunConfig) -> Source:

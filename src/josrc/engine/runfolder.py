@@ -25,7 +25,7 @@ from josrc.data.source import Source
 from josrc.engine.device import device_name
 from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
-from josrc.errors import UserError
+from josrc.errors import FolderInUseError, UserError
 from josrc.files import replacing, write_text
 from josrc.resolution import load_run_config
 
@@ -118,7 +118,8 @@ class RunFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise UserError(f"{self.path} is in use by another josrc process.") from None
+                message = f"{self.path} is in use by another josrc process."
+                raise FolderInUseError(message) from None
             yield
 
     def read_config(self) -> RunConfig:
