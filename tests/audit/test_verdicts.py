@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from josrc.audit.measures import measure
+from josrc.audit.measures import measure, measure_sure
 from josrc.audit.verdicts import (
     Findings,
     Verdicts,
@@ -48,6 +48,35 @@ def test_scores_are_probabilities_and_say_what_the_verdict_says(made: Made) -> N
     assert verdicts.p_clean[made["kind"] == 1].max() < 0.1
     assert verdicts.p_ood[made["kind"] == 2].min() > 0.9
     assert verdicts.confidence.min() > 0.8
+
+
+def test_where_all_images_are_hard_few_are_foreign_for_sure(made: Made) -> None:
+    # Doubt of believed labels spreads as far as that of foreign images lies above it.
+    centre = np.array([0.0, 0.0, 2.0])[made["kind"]]
+    odds = np.random.default_rng(2).normal(centre, 1.0)
+    verdicts = judged(made, replace(made["findings"], doubt=1 / (1 + np.exp(-odds))))
+    foreign = verdicts.group == 2
+    assert (made["kind"][foreign] == 2).mean() > 0.7
+    assert np.median(verdicts.confidence[foreign]) < 0.8
+    assert (verdicts.confidence[foreign] > 0.9).mean() < 0.1
+
+
+def test_what_can_be_followed_without_a_look_is_counted_by_hand(made: Made) -> None:
+    usual = judged(made).usual
+    verdicts = Verdicts(
+        group=np.array([0, 1, 1, 1, 1, 2, 2, 2]),
+        suggested=np.array([-1, 2, 2, 2, 2, -1, -1, -1]),
+        rival=np.array([1, 2, 2, 2, 2, 1, 1, 1]),
+        p_clean=np.zeros(8),
+        p_ood=np.zeros(8),
+        confidence=np.array([0.99, 0.9, 0.95, 0.99, 0.89, 0.9, 0.95, 0.5]),
+        usual=usual,
+    )
+    kind, true = np.array([0, 1, 1, 0, 1, 2, 1, 2]), np.array([0, 2, 3, 2, 2, 7, 2, 7])
+    # Sure: the second to fourth, sixth and seventh. Right: the second and the sixth. The third has
+    # another class, the fourth is clean, the seventh is mislabelled and not foreign.
+    found = measure_sure(verdicts, true, kind)
+    assert found == {"sure_share": pytest.approx(5 / 8), "sure_right": pytest.approx(2 / 5)}
 
 
 def test_the_order_of_the_samples_does_not_matter(made: Made) -> None:

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.audit.files import TITLES
+from josrc.audit.verdicts import Verdicts
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 
 Measures = dict[str, float | None]
+# What `josrc apply --auto 0.9` follows.
+SURE = 0.9
 
 
 def measure(
@@ -50,6 +53,21 @@ def measure(
     right = suggested[noisy] == true[noisy]
     found["suggestion_accuracy"] = float(np.mean(right)) if noisy.any() else None
     return {name: None if value is None else float(value) for name, value in found.items()}
+
+
+def measure_sure(verdicts: Verdicts, true: Labels, kind: NDArray[Any]) -> Measures:
+    """How far verdicts against a label can be followed without a look.
+
+    Returns:
+        ``sure_share``: of all samples, those that are called mislabelled or out of distribution
+        with a confidence of at least ``SURE``. ``sure_right``: of these, the share whose verdict
+        is right, and the suggested label with it.
+    """
+    sure = (verdicts.group != CLEAN) & (verdicts.confidence >= SURE)
+    corrected = (kind == ID) & (verdicts.suggested == true)
+    right = np.where(verdicts.group == ID, corrected, verdicts.group == kind)
+    found = float(np.mean(right[sure])) if sure.any() else None
+    return {"sure_share": float(np.mean(sure)), "sure_right": found}
 
 
 def _ranking(name: str, really: NDArray[np.bool_], score: NDArray[Any]) -> Measures:

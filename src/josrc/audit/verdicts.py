@@ -46,8 +46,9 @@ SYSTEMATIC = 100.0
 # Log-odds of a label that is as far ahead as it can be, where there is no heap of wrong labels.
 LEAD = 10.0
 # Share of the believed labels whose doubt a foreign image exceeds, and the log-odds it gains for
-# exceeding it by a standard deviation of theirs.
-BELIEVED, EXCESS = 0.9, 4.0
+# exceeding it by a standard deviation of theirs. No more: hard images hesitate too, and where all
+# images are hard two heaps of doubt say little.
+BELIEVED, EXCESS = 0.9, 1.0
 # Fewer samples than this in doubt are no heap: none of them is called out of distribution.
 FEWEST = 20
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from josrc.audit.measures import Measures, measure
+from josrc.audit.measures import Measures, measure, measure_sure
 from josrc.audit.verdicts import Findings, judge
 from josrc.bench.cleanlab_side import (
     FOLDS,
@@ -137,7 +137,7 @@ class _Work:
         verdicts = judge(findings, self.source.given)
         spent = time.monotonic() - begun
         scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
-        measures = measure(*scores, *self._truth())
+        measures = measure(*scores, *self._truth()) | measure_sure(verdicts, *self._truth())
         return self._result(measures, trainer.seconds, spent)
 
     def theirs(self) -> dict[str, Any]:

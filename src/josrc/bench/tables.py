@@ -260,6 +260,8 @@ MEASURES = {
     "auroc_ood_of_predictions": "the same of predictions, not features: AUROC",
     "average_precision_ood_of_predictions": "the same of predictions: average precision",
     "suggestion_accuracy": "suggested label right",
+    "sure_share": "not clean with confidence 0.9 or more: share of all",
+    "sure_right": "of these, right with their suggestion",
 }
 
 
