@@ -11,6 +11,7 @@ import contextlib
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ import typer
 import yaml
 from PIL import Image
 
+from josrc import methods
 from josrc.cli import app, main
 from josrc.config import RunConfig
 
@@ -181,6 +183,26 @@ def run(words: list[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     return 0
+
+
+def test_the_method_of_contributing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    method, test = ("\n".join(b.lines) for b in blocks(text) if b.kind == "python")
+    (tmp_path / "bootstrapping.py").write_text(method)
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(test, "test_bootstrapping.py", "exec"), names)
+        for name, function in names.items():
+            if name.startswith("test_"):
+                marks = getattr(function, "pytestmark", [])
+                for values in [(v,) for m in marks for v in m.args[1]] or [()]:
+                    function(*values)
+        words = "train digits-o --method bootstrapping --noise symmetric --rate 0.5 --epochs 1"
+        assert run(words.split()) == 0
+    finally:
+        sys.modules.pop("josrc.methods.bootstrapping", None)
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
