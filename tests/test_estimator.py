@@ -106,7 +106,8 @@ def test_noise_on_purpose(tmp_path: Path) -> None:
 
 
 def test_a_stopped_run_on_arrays_goes_on_when_it_gets_them_again(tmp_path: Path) -> None:
-    whole = josrc.train((X, Y), **{**QUICK, "epochs": 3}, out=tmp_path / "whole")
+    options = {**QUICK, "epochs": 3, "test": (X, Y)}
+    whole = josrc.train((X, Y), **options, out=tmp_path / "whole")
 
     def stop(trainer: object, *arguments: object) -> None:
         raise InterruptedRunError(15, tmp_path, "on purpose")
@@ -115,10 +116,12 @@ def test_a_stopped_run_on_arrays_goes_on_when_it_gets_them_again(tmp_path: Path)
         patch.setattr("josrc.engine.trainer.CHECKPOINT_PATIENCE", 0)
         patch.setattr("josrc.engine.trainer.Trainer._save_weights", _after(2, stop))
         with pytest.raises(InterruptedRunError):
-            josrc.train((X, Y), **{**QUICK, "epochs": 3}, out=tmp_path / "stopped")
+            josrc.train((X, Y), **options, out=tmp_path / "stopped")
     with pytest.raises(UserError, match=r"data=\(X, y\)"):
         josrc.resume(tmp_path / "stopped")
-    resumed = josrc.resume(tmp_path / "stopped", data=(X, Y))
+    with pytest.raises(UserError, match=r"tested on images that are missing now.*test=\(X_test"):
+        josrc.resume(tmp_path / "stopped", data=(X, Y))
+    resumed = josrc.resume(tmp_path / "stopped", data=(X, Y), test=(X, Y))
     assert [row["loss"] for row in resumed.metrics] == [row["loss"] for row in whole.metrics]
 
 

@@ -76,7 +76,7 @@ def source_of_run(
         elif pair is None:
             raise UserError(
                 f"{folder.path} was trained on images in memory. Go on with it from Python: "
-                "josrc.resume(path, data=(X, y))."
+                "josrc.resume(path, data=(X, y)), and test=(X_test, y_test) if it had them."
             )
         else:
             source = source_of(pair, data, config.model.name, test)
