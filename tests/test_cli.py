@@ -295,8 +295,13 @@ def test_the_papers_command_runs_with_a_timm_backbone(tmp_path: Path) -> None:
 def test_the_demo_compares_both_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert josrc("demo", "--epochs", "1", "--out", tmp_path) == 0
     output = capsys.readouterr().out
-    for word in ("standard", "josrc", "test accuracy", "out of", "Verdicts:", "report.html"):
+    for word in ("standard", "josrc", "Test accuracy", "out of", "verdicts.csv", "report.html"):
         assert word in output
+    # The table's last row, against the files.
+    verdicts = (tmp_path / "josrc" / "audit" / "verdicts.csv").read_text().splitlines()[1:]
+    kind = np.load(tmp_path / "josrc" / "noise.npz")["kind"]
+    clean = [kind[place] == 0 for place, line in enumerate(verdicts) if ",clean," in line]
+    assert f"{len(clean)} ({100 * np.mean(clean):.0f} %)" in output
 
 
 def interrupted(tmp_path: Path, *arguments: str) -> Path:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from josrc.audit.folder import verdict_line
-from josrc.engine.metrics import GROUPS, Row
+from josrc.audit.files import TITLES
 from josrc.engine.runfolder import free_name
 from josrc.runs import Run, configure, start
 from josrc.terminal import say
@@ -28,42 +28,36 @@ def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run
         config = configure("digits-o", noise=NOISE, rate=RATE, method=method, epochs=epochs)
         runs.append(start(config, folder / method, console=console))
     console.print(_table(runs))
-    judged = runs[-1]
-    if judged.audit:
-        say(console, verdict_line(judged.audit, judged.path / "audit"))
+    found = runs[-1].path / "audit"
     say(
         console,
-        f"See which digits it doubts, in a browser: {judged.path / 'audit' / 'report.html'}\n"
+        f"Every verdict with its reason: {found / 'verdicts.csv'}\n"
+        f"See which digits it doubts, in a browser: {found / 'report.html'}\n"
         "On images of your own: josrc train FOLDER",
     )
     return runs
 
 
 def _table(runs: list[Run]) -> Table:
-    table = Table(title="Test accuracy, and what training samples were taken for (share rightly)")
-    for column in (
-        "method",
-        "test accuracy",
-        "clean",
-        "ID noisy",
-        "out of distribution",
-        "seconds",
-    ):
-        table.add_column(column, justify="left" if column == "method" else "right")
+    table = Table(title="Test accuracy, and verdicts on the training samples (share of them right)")
+    for column in ("method", "accuracy", *TITLES.values(), "seconds"):
+        table.add_column(
+            column.replace("_", " "), justify="left" if column == "method" else "right"
+        )
     for run in runs:
-        last = run.metrics[-1]
         table.add_row(
             run.summary["method"],
             f"{run.summary['last10_mean']:.1f} %",
-            *(_found(last, group) for group in GROUPS),
+            *_verdicts(run),
             f"{run.summary['seconds_total']:.0f}",
         )
     return table
 
 
-def _found(row: Row, group: str) -> str:
-    """How many samples were sorted into a group, and how many of them rightly."""
-    count, precision = row[f"n_{group}"], row[f"{group}_precision"]
-    if count is None:
-        return "-"
-    return f"{count:.0f}" if precision is None else f"{count:.0f} ({precision:.0f} %)"
+def _verdicts(run: Run) -> list[str]:
+    """How many samples got each verdict, and what share of them rightly; the truth is known."""
+    verdict = run.verdicts()["verdict"].to_numpy()
+    with np.load(run.path / "noise.npz") as labels:
+        kind = labels["kind"]
+    really = [kind[verdict == title] == group for group, title in TITLES.items()]
+    return [f"{len(right)} ({100 * right.mean():.0f} %)" if len(right) else "0" for right in really]
