@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torchvision.datasets import CIFAR100
 
 from commands import josrc
@@ -76,6 +77,34 @@ def test_own_images_are_all_decoded(
         (copy / "one" / f"{number}.txt").write_text("no picture")
     assert josrc("doctor", "data", copy) == 2
     assert "11 of 131 files give no image" in capsys.readouterr().err
+
+
+MANIFESTS = {
+    "--path-column": ("where,label", "{name}", ["--path-column", "where"]),
+    "--label-column": ("path,what", "{name}", ["--label-column", "what"]),
+    "--allow-outside": ("path,label", "../{name}", ["--allow-outside"]),
+}
+
+
+@pytest.mark.parametrize("option", MANIFESTS)
+def test_what_the_doctor_asks_for_to_read_a_manifest_it_takes(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header, path, answer = MANIFESTS[option]
+    folder = tmp_path / "lists" if option == "--allow-outside" else tmp_path
+    folder.mkdir(exist_ok=True)
+    lines = [header]
+    for number in range(12):
+        name = f"{number}.png"
+        Image.new("RGB", (9, 9), (20 * number, 0, 0)).save(tmp_path / name)
+        lines.append(f"{path.format(name=name)},{'ab'[number % 2]}")
+    (folder / "all.csv").write_text("\n".join(lines))
+    assert josrc("doctor", "data", folder / "all.csv") == 2
+    assert option in capsys.readouterr().err
+    assert josrc("doctor", "data", folder / "all.csv", *answer) == 0
+    said = capsys.readouterr().out
+    assert "12 images to train on" in said
+    assert "ready to train on" in said
 
 
 def test_a_mistake_is_one_clear_message(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:

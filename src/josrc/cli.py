@@ -15,7 +15,15 @@ import typer
 from josrc import __version__
 from josrc.cli_bench import app as bench_commands
 from josrc.cli_model import app as model_commands
-from josrc.cli_options import DataRoot, Device, Engine, RunArgument, names
+from josrc.cli_options import (
+    DataRoot,
+    Device,
+    Engine,
+    LabelColumn,
+    PathColumn,
+    RunArgument,
+    names,
+)
 from josrc.errors import InterruptedRunError, UserError
 
 if TYPE_CHECKING:
@@ -93,8 +101,8 @@ def train(
     val: Annotated[
         float | None, typer.Option(help="Own images: hold out this share of each class.")
     ] = None,
-    path_column: Annotated[str | None, typer.Option(help="Manifest: the paths' column.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Manifest: the labels' column.")] = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
     allow_outside: Annotated[
         bool | None, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
     ] = None,

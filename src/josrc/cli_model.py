@@ -160,12 +160,20 @@ def doctor_data(
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="Where the data set lies.")
     ] = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    allow_outside: AllowOutside = False,
 ) -> None:
     """Check the files of a data set: published md5 sums, or every image decoded once."""
     from josrc.doctor import check_data
     from josrc.terminal import Terminal, say
 
     console = Terminal()
-    for line in check_data(name, folder, console):
+    manifest = {
+        "path_column": path_column,
+        "label_column": label_column,
+        "allow_outside": allow_outside,
+    }
+    for line in check_data(name, folder, console, **manifest):
         say(console, line)
     say(console, f"{name} is ready to train on.")

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from getpass import getuser
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -136,13 +137,14 @@ CHECKS = {
 }
 
 
-def check_data(name: str, folder: Path | None, console: Console) -> Iterator[str]:
+def check_data(name: str, folder: Path | None, console: Console, **manifest: Any) -> Iterator[str]:
     """Look at all files of a data set; what is wrong raises a UserError.
 
     Args:
         name: of the data set; or a path, for own images.
         folder: where it lies; none: where a download would put it.
         console: shows how far a long check is.
+        manifest: how to read one of own images, as options of training.
     """
     if name in CHECKS:
         module, function = CHECKS[name]
@@ -151,7 +153,7 @@ def check_data(name: str, folder: Path | None, console: Console) -> Iterator[str
     elif is_own(name):
         if folder is not None:
             raise UserError(f"{name} is a path itself: josrc doctor data {name}")
-        yield from check_own(name, console)
+        yield from check_own(name, console, **manifest)
     else:
         check_name(name)
 
@@ -163,13 +165,13 @@ def check_loads(folder: Path | None, console: Console) -> Iterator[str]:
     yield f"It comes with scikit-learn: {len(source):,} training images."
 
 
-def check_own(name: str, console: Console) -> Iterator[str]:
+def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
     from josrc.run_data import prepared
     from josrc.runs import plan
     from josrc.sizing import describe_classes
 
-    config, source = plan(name)
+    config, source = plan(name, **manifest)
     assert source is not None
     data = config.data.model_copy(update={"resident": False})
     source = prepared(source, config.model_copy(update={"data": data}), console)

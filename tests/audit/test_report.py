@@ -63,12 +63,10 @@ class Page(HTMLParser):
             self.text += data
 
 
-def scores(*rows: tuple[int, int, float, float, float]) -> Scores:
-    """From given label, verdict, p_clean, p_ood and confidence."""
-    given, verdict, clean, ood, confidence = np.array(rows).T
-    return Scores(
-        given.astype(int), verdict.astype(int), np.full(len(rows), -1), clean, ood, confidence
-    )
+def scores(*rows: tuple[int, int, float]) -> Scores:
+    """From given label, verdict and confidence."""
+    given, verdict, confidence = np.array(rows).T
+    return Scores(given.astype(int), verdict.astype(int), np.full(len(rows), -1), confidence)
 
 
 # --- which images ---------------------------------------------------------------------------------
@@ -76,13 +74,13 @@ def scores(*rows: tuple[int, int, float, float, float]) -> Scores:
 
 def test_the_most_certain_come_first_and_clean_ones_only_in_doubt() -> None:
     found = scores(
-        (0, 1, 0.2, 0.0, 0.80),
-        (0, 1, 0.0, 0.1, 0.90),
-        (0, 2, 0.1, 0.9, 0.90),
-        (0, 0, 0.9, 0.0, 0.90),  # ahead by 0.8
-        (0, 0, 0.6, 0.1, 0.60),  # 0.6 against 0.3: ahead by 0.3
-        (0, 2, 0.3, 0.4, 0.40),  # 0.4 against 0.3: ahead by 0.1
-        (0, 0, 0.5, 0.0, 0.00),  # not seen yet
+        (0, 1, 0.80),
+        (0, 1, 0.90),
+        (0, 2, 0.90),
+        (0, 0, 0.70),  # not below 0.7
+        (0, 0, 0.69),
+        (0, 2, 0.40),
+        (0, 0, 0.00),  # not seen yet
     )
     galleries = {name: list(found) for name, found in found.galleries().items()}
     assert galleries == {
@@ -94,14 +92,14 @@ def test_the_most_certain_come_first_and_clean_ones_only_in_doubt() -> None:
 
 
 def test_places_that_one_gallery_leaves_free_go_to_the_others() -> None:
-    rows = [(0, 1, 0.0, 0.0, 0.99)] * 30 + [(0, 2, 0.0, 1.0, 0.99)] * 2
+    rows = [(0, 1, 0.99)] * 30 + [(0, 2, 0.99)] * 2
     chosen = choose(scores(*rows), 20)
     # Ten places for the mislabelled, and eight of the ten that the others have no use for.
     assert chosen == [*range(18), 30, 31]
 
 
 def test_a_class_with_few_findings_is_not_crowded_out() -> None:
-    rows = [(0, 1, 0.0, 0.0, 0.99)] * 50 + [(k, 1, 0.0, 0.0, 0.51) for k in (1, 2, 3)]
+    rows = [(0, 1, 0.99)] * 50 + [(k, 1, 0.71) for k in (1, 2, 3)]
     chosen = choose(scores(*rows), 8)
     # The first four by certainty alone; then each of four classes in turn.
     assert {50, 51, 52} < set(chosen)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
+import torch
+import yaml
 from PIL import Image
 
 from commands import josrc
+from josrc.data.source import load_source
+from josrc.review.again import train_again
 from josrc.review.store import Store
+from josrc.run_data import settled
+from josrc.runs import plan
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
@@ -57,9 +65,103 @@ def test_decisions_become_a_manifest_that_trains(
         "2 relabelled (2 by decision), 2 removed (2 by decision), 1 kept (1 by decision), "
         "19 not decided on" in said
     )
-    assert f"Train again: josrc train {out}\n" in said
+    assert f"Train again: josrc train {out} --method standard --workers 0\n" in said
     assert josrc("train", out, *FAST, "--out", reviewed.parent / "again") == 0
     assert len(original(reviewed.parent / "again")) == 22
+
+
+def command_of(said: str) -> list[str]:
+    """The command that ``josrc apply`` ends with, as a shell would read it."""
+    return shlex.split(said.partition("Train again: josrc ")[2])
+
+
+def sections(run: Path) -> dict[str, Any]:
+    """All of a run's configuration but its data."""
+    found: dict[str, Any] = yaml.safe_load((run / "config.yaml").read_text())
+    del found["data"]
+    return found
+
+
+# What a run was given beside SHORT, and what of it the next one needs, in the order of the options.
+SHORT = ["--epochs", "1", "--device", "cpu", "--workers", "0"]
+TRAINED = {
+    "network and method": (
+        ["optimizer.lr=1e-5", "optimizer.rates=[0.01, 0.001]", "--image-size", "32",
+         "--model", "test_resnet.r160_in1k", "method.forget_rate=0.2", "--method", "coteaching"],
+        ["--method", "coteaching", "--model", "test_resnet.r160_in1k", "--image-size", "32",
+         *SHORT, "method.forget_rate=0.2", "optimizer.lr=1.0e-05", "optimizer.rates=[0.01, 0.001]"],
+    ),
+    "weights": (
+        ["--model", "test_resnet", "--image-size", "32", "--weights", "{home}/of you.pt"],
+        ["--model", "test_resnet", "--weights", "{home}/of you.pt", "--image-size", "32", *SHORT],
+    ),
+    "labels and splits are written": (
+        ["--noise", "symmetric", "--rate", "0.3", "--val", "0.2", "--method", "standard"],
+        ["--method", "standard", *SHORT],
+    ),
+    "what josrc chooses by itself": (
+        ["--model", "cnn7", "--image-size", "32", "--batch-size", "8", "--method", "josrc"], SHORT,
+    ),
+    "tests": (
+        ["views.flip=false", "--seed", "3", "--test", "{home}/photos"],
+        ["--epochs", "1", "--seed", "3", "--device", "cpu", "--test", "{home}/photos",
+         "--workers", "0", "views.flip=false"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_printed_command_trains_as_the_run_was_trained(
+    name: str,
+    reviewed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(reviewed.parent)
+    torch.save(timm.create_model("test_resnet").state_dict(), "of you.pt")
+    given, needed = ([word.format(home=Path.cwd()) for word in words] for words in TRAINED[name])
+    assert josrc("train", "photos", *given, *SHORT, "--out", "first") == 0
+    decide(Path("first"), ([0], "remove"))
+    out = Path("else where") / "clean.csv"
+    capsys.readouterr()
+    assert josrc("apply", "first", "--out", out) == 0
+    command = command_of(capsys.readouterr().out)
+    assert command == ["train", str(out), "--allow-outside", *needed]
+    assert josrc(*command) == 0
+    (again,) = Path("runs").iterdir()
+    assert sections(again) == sections(Path("first"))
+
+
+def test_the_printed_command_asks_for_pretrained_weights_again(reviewed: Path) -> None:
+    photos = reviewed.parent / "photos"
+    for options, words in (
+        ({}, ""),
+        ({"model": "resnet18", "pretrained": True}, " --model resnet18 --pretrained"),
+        ({"image_size": 224}, " --image-size 224"),
+        ({"image_size": 32}, ""),  # what josrc chooses by itself
+    ):
+        config, source = plan(str(photos), **options)
+        assert source is not None
+        assert train_again(config, source, ["a b.csv"], new=True) == f"josrc train 'a b.csv'{words}"
+
+
+def test_the_printed_command_finds_named_data_and_its_recipe_again(
+    small_cifar: None, tmp_path: Path
+) -> None:
+    options = {"noise": "symmetric", "rate": 0.2, "method": "jocor", "data_root": tmp_path}
+    config, _ = plan("cifar80n-o", recipe="plain", **options)
+    source = load_source(config.data)
+    config = settled(config, source)
+    words = ["cifar80n-o", "--noise-file", "new.csv"]
+    # The forget rate is the data's, and corrected data has another.
+    assert train_again(config, source, words, new=False) == (
+        "josrc train cifar80n-o --noise-file new.csv --recipe plain "
+        f"--data-root {tmp_path} --method jocor"
+    )
+    # A folder of its images has no truth to take it from, and no recipe.
+    words = shlex.split(train_again(config, source, ["folder"], new=True))
+    assert f"method.forget_rate={(source.given != source.true).mean()}" in words
+    assert not {"--recipe", "--data-root", "--noise"} & set(words)
 
 
 def test_sure_verdicts_count_where_nobody_has_decided(
@@ -193,11 +295,14 @@ def test_data_known_by_name_becomes_labels_or_pictures(
     first = next(name for name, label in given.items() if label != "3")
     decide(run, ([int(first)], "label", "3"))
     assert josrc("apply", run, "--out", out) == 0
-    assert f"josrc train digits-o --noise-file {out}" in capsys.readouterr().out
+    command = command_of(capsys.readouterr().out)
+    assert command[:4] == ["train", "digits-o", "--noise-file", str(out)]
+    assert command[4:] == ["--method", "standard", "--epochs", "1", "--batch-size", "256",
+                           "--device", "cpu"]  # fmt: skip
     assert {row["id"]: row["label"] for row in read(out)} == given | {first: "3"}
     again = tmp_path / "again"
-    more = ["--noise-file", out, "--batch-size", "256", "--out", again]
-    assert josrc("train", "digits-o", *FAST, *more) == 0
+    assert josrc(*command, "--quiet", "--out", again) == 0
+    assert sections(again) == sections(run)
     assert {r["id"]: r["given_label"] for r in _verdicts(again)} == given | {first: "3"}
 
     decide(run, ([7], "remove"))
@@ -209,8 +314,11 @@ def test_data_known_by_name_becomes_labels_or_pictures(
     assert len(train) == len(given) - 1
     assert (tmp_path / "digits" / "train" / "3" / f"{first}.png").is_file()
     assert len(list((tmp_path / "digits" / "test").rglob("*.png"))) == 361
-    more = ["--batch-size", "256", "--out", tmp_path / "third"]
-    assert josrc("train", tmp_path / "digits", *FAST, *more) == 0
+    command = command_of(capsys.readouterr().out)
+    assert josrc(*command, "--quiet", "--out", tmp_path / "third") == 0
+    model = sections(run)["model"]
+    assert model["width"] == 0.5, "josrc chooses it for the digits, but for no folder"
+    assert sections(tmp_path / "third")["model"] == model | {"image_size": 8}
 
 
 def _verdicts(run: Path) -> list[dict[str, str]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import sqlite3
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from josrc.audit.files import COLUMNS
+from josrc.audit.gallery import read_scores
 from josrc.errors import UserError
 from josrc.review.store import Filter, RefusedError, Store
 
@@ -60,6 +62,21 @@ def test_filters(store: Store, name: str) -> None:
     store.decide([9], "keep")
     chosen, expected = FILTERS[name]
     assert set(rows(store, chosen)) == expected
+
+
+def test_review_and_report_call_the_same_borderline(tmp_path: Path) -> None:
+    verdicts = ("clean", "mislabelled", "out_of_distribution")
+    sure = [0.0, 0.0001, 0.35, 0.6999, 0.7, 0.7001, 1.0]
+    with (tmp_path / "verdicts.csv").open("w", newline="") as file:
+        csv.writer(file).writerow(COLUMNS)
+        for row, (verdict, level) in enumerate(product(verdicts, sure)):
+            csv.writer(file).writerow([row, "", "a", verdict, "", 0.5, 0.5, f"{level:.4f}", "why"])
+    store = Store(tmp_path)
+    found = set(rows(store, Filter(verdict="borderline")))
+    store.close()
+    assert found == {group + place for group in (0, 7, 14) for place in (1, 2, 3)}
+    galleries = read_scores(tmp_path / "verdicts.csv", ["a"]).galleries()
+    assert set(galleries["borderline"].tolist()) == found
 
 
 def test_pages_hold_every_sample_once_in_order(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ COLUMNS = (
     "id", "path", "given_label", "verdict", "suggested_label", "p_clean", "p_ood", "confidence",
     "reason",
 )  # fmt: skip
+# Verdicts below this confidence are borderline: worth a second look. Those of confidence 0 are none
+# yet, as training has not reached their samples.
+BORDERLINE = 0.7
 # Rows that are made at a time: more would only take more memory.
 CHUNK = 50_000
 # Pairs of classes that the summary names.

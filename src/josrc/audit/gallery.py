@@ -13,16 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc.audit.files import COLUMNS, TITLES
+from josrc.audit.files import BORDERLINE, COLUMNS, TITLES
 from josrc.data.noise import ID, OOD
 from josrc.errors import UserError
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-# Samples are borderline if the best of the three answers (right label, other class, no class) is
-# ahead of the second by less than this.
-BORDERLINE = 0.5
 # The share of the places that each gallery has; what one leaves free goes to the others.
 SHARES = {"mislabelled": 0.5, "out_of_distribution": 0.25, "borderline": 0.25}
 # Characters of a name and of a sentence. Whoever writes longer ones does not want them to be read.
@@ -37,35 +34,21 @@ class Scores:
         given: numbers of the given labels.
         verdict: numbers of the verdicts.
         suggested: numbers of the suggested labels, -1 for none.
-        p_clean: probability that the label is right.
-        p_ood: probability that the image belongs to no class.
         confidence: of the verdict.
     """
 
     given: Index
     verdict: Index
     suggested: Index
-    p_clean: Vector
-    p_ood: Vector
     confidence: Vector
-
-    @property
-    def margin(self) -> Vector:
-        """By how much the best of the three answers is ahead of the second."""
-        answers = np.stack([self.p_clean, self.p_ood, 1 - self.p_clean - self.p_ood])
-        answers.sort(axis=0)
-        ahead: Vector = answers[2] - answers[1]
-        return ahead
 
     def galleries(self) -> dict[str, Index]:
         """Samples of each gallery, the most telling first."""
-        margin, sure = self.margin, -self.confidence
-        # What training has not reached yet has no verdict that could be in doubt.
-        seen = self.confidence > 0
+        sure = self.confidence
         return {
-            "mislabelled": _ranked(self.verdict == ID, sure),
-            "out_of_distribution": _ranked(self.verdict == OOD, sure),
-            "borderline": _ranked((margin < BORDERLINE) & seen, margin),
+            "mislabelled": _ranked(self.verdict == ID, -sure),
+            "out_of_distribution": _ranked(self.verdict == OOD, -sure),
+            "borderline": _ranked((sure > 0) & (sure < BORDERLINE), sure),
         }
 
     def pairs(self) -> dict[tuple[int, int], int]:
@@ -86,20 +69,21 @@ def read_scores(path: Path, names: Sequence[str]) -> Scores:
     """
     number = {name: place for place, name in enumerate(names)}
     verdict_of = {title: group for group, title in TITLES.items()}
-    whole, real = [array("q") for _ in range(3)], [array("d") for _ in range(3)]
+    whole, real = [array("q") for _ in range(3)], array("d")
     for line, row in enumerate(_rows(path), 2):
         try:
             whole[0].append(number[row[2]])
             whole[1].append(verdict_of[row[3]])
             whole[2].append(number[row[4]] if row[4] else -1)
-            for column, cell in zip(real, row[5:8], strict=True):
-                column.append(float(cell))
+            _, _, sure = map(float, row[5:8])
+            real.append(sure)
         except (KeyError, ValueError, IndexError):
             raise UserError(
                 f"{path}, line {line} is not a verdict of this run. Write the file again: "
                 f"josrc audit {path.parent.parent}"
             ) from None
-    return Scores(*map(np.array, whole), *map(np.array, real))
+    given, verdict, suggested = map(np.array, whole)
+    return Scores(given, verdict, suggested, np.array(real))
 
 
 def read_chosen(path: Path, chosen: Collection[int]) -> dict[int, dict[str, str]]:

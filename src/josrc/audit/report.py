@@ -18,16 +18,8 @@ from typing import Any
 
 from PIL import Image
 
-from josrc.audit.files import TITLES
-from josrc.audit.gallery import (
-    BORDERLINE,
-    LONGEST_TEXT,
-    Scores,
-    choose,
-    clipped,
-    read_chosen,
-    read_scores,
-)
+from josrc.audit.files import BORDERLINE, TITLES
+from josrc.audit.gallery import LONGEST_TEXT, Scores, choose, clipped, read_chosen, read_scores
 from josrc.audit.overview import charts, matrix, overview
 from josrc.audit.thumbnails import LARGEST, is_small, thumbnail
 from josrc.config import RunConfig

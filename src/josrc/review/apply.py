@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -88,15 +87,16 @@ def apply_run(
         data_root: where the data is now, if it has moved.
         console: where the counts are told.
     """
+    from josrc.review.again import train_again
     from josrc.review.output import in_own_files, write_folder, write_labels, write_manifest
-    from josrc.run_data import open_run
+    from josrc.run_data import moved, open_run
 
     if way is None and out.suffix.lower() != ".csv":
         raise UserError(
             f"{out} does not end in .csv. To write a folder of class folders add --copy or --link."
         )
     folder, source = open_run(path, data_root=data_root)
-    config = folder.read_config()
+    config = moved(folder.read_config(), data_root)
     decided = read_decisions(folder.audit)
     if not decided and auto is None:
         raise UserError(
@@ -108,17 +108,16 @@ def apply_run(
     protect(out, folder, config, way)
     if config.data.test is not None:
         source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
-    name = shlex.quote(str(out))
-    again = f"josrc train {name}"
+    named, new = [str(out)], way is not None or in_own_files(source)
+    outside = config.data.test is not None and config.data.allow_outside  # tests may need it
     if way is not None:
         write_folder(out, source, samples, way, overwrite)
-    elif in_own_files(source):
-        outside = write_manifest(out, source, samples, overwrite)
-        again += " --allow-outside" if outside else ""
+    elif new:
+        outside = write_manifest(out, source, samples, overwrite) or outside
     else:
         write_labels(out, source, samples, tally, overwrite)
-        again = f"josrc train {shlex.quote(config.data.name)} --noise-file {name}"
-    again += f" --test {shlex.quote(str(config.data.test))}" if config.data.test else ""
+        named = [config.data.name, "--noise-file", str(out)]
+    again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
     say(
         console,
         f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}\n"

@@ -13,14 +13,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from josrc.audit.files import COLUMNS, TITLES
+from josrc.audit.files import BORDERLINE, COLUMNS, TITLES
 from josrc.data.noise import CLEAN
 from josrc.errors import UserError
 from josrc.files import replacing
 
 VERSION = 1
-# Verdicts below this confidence may be shown by themselves: they are worth a second look.
-BORDERLINE = 0.7
 # Where a sample stands in the queue: steps of its certainty, and its row to tell equals apart.
 STEPS, ROWS = 10_000, 2**32
 

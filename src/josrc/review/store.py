@@ -71,7 +71,7 @@ class Filter:
         """For a WHERE."""
         found: list[tuple[str, list[Any]]] = [("1", [])]
         if self.verdict == "borderline":
-            found.append(("place BETWEEN ? AND ?", list(borderline_places())))
+            found.append(("place BETWEEN ? AND ? AND confidence > 0", list(borderline_places())))
         elif self.verdict == "flagged":
             found.append(("verdict != ?", [TITLES[CLEAN]]))
         elif self.verdict:

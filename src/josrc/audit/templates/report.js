@@ -31,9 +31,6 @@
   // --- the samples -------------------------------------------------------------------------
 
   for (const sample of samples) {
-    const answers = [sample.clean, sample.ood, 1 - sample.clean - sample.ood].sort((a, b) => b - a);
-    sample.margin = answers[0] - answers[1];
-    sample.borderline = sample.margin < data.borderline && sample.confidence > 0;
     sample.label = sample.path || sample.id;
     // Of a path only what tells images apart: a word would be found in the folder of all of them.
     sample.place = (sample.path || "").toLowerCase();
@@ -44,15 +41,14 @@
   const views = {
     mislabelled: (s) => verdicts[s.verdict] === "mislabelled",
     out_of_distribution: (s) => verdicts[s.verdict] === "out_of_distribution",
-    borderline: (s) => s.borderline,
+    borderline: (s) => s.confidence > 0 && s.confidence < data.borderline,
     all: () => true,
   };
   const compare = new Intl.Collator("en", { numeric: true }).compare;
-  const certainty = (s) => (state.view === "borderline" ? s.margin : s.confidence);
   const orders = {
-    certain: (a, b) => certainty(b) - certainty(a),
-    doubtful: (a, b) => certainty(a) - certainty(b),
-    given: (a, b) => compare(nameOf(a.given), nameOf(b.given)) || certainty(b) - certainty(a),
+    certain: (a, b) => b.confidence - a.confidence,
+    doubtful: (a, b) => a.confidence - b.confidence,
+    given: (a, b) => compare(nameOf(a.given), nameOf(b.given)) || b.confidence - a.confidence,
     name: (a, b) => compare(a.label, b.label),
   };
   const state = { view: "mislabelled", given: -1, suggested: -1, words: "", sort: "certain" };
