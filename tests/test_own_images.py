@@ -45,6 +45,20 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def test_noise_on_purpose_tells_a_method_how_much_there_is(digits: Path, tmp_path: Path) -> None:
+    run, again = tmp_path / "run", tmp_path / "again"
+    short = ["--epochs", "1", "--device", "cpu", "--method", "jocor", "--quiet"]
+    assert (
+        josrc("train", digits, *short, "--noise", "symmetric", "--rate", "0.4", "--out", run) == 0
+    )
+    share = float(np.mean(np.load(run / "noise.npz")["kind"] == 1))
+    assert 0.3 < share < 0.5
+    assert josrc("train", digits, *short, "--noise-file", run / "noise.npz", "--out", again) == 0
+    for folder in (run, again):
+        method = yaml.safe_load((folder / "config.yaml").read_text())["method"]
+        assert method["forget_rate"] == pytest.approx(share)
+
+
 def test_a_folder_becomes_a_run(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

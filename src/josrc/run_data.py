@@ -53,8 +53,11 @@ def prepared(
     if device.type == "cuda":
         free = min(free, torch.cuda.mem_get_info(device)[0])
     if known is None:
-        # A wrong model or weights that don't fit are told before a million files are read.
-        create_method(settled(config, source), source)
+        # A wrong model or weights that don't fit are told before a million files are read. What
+        # noise there will be is known once they are: until then any share of it does.
+        noisy = config.data.noise != "none" or config.data.noise_file is not None
+        share = config.method.settled(0.5) if noisy else settled(config, source).method
+        create_method(config.model_copy(update={"method": share}), source)
     say(console, f"Reading {len(source):,} images ...")
     with progress_bar(console, "Reading images") as progress:
         return prepare_source(source, config, free_memory=free, known=known, progress=progress)
