@@ -19,6 +19,7 @@ from josrc.runs import configure
 
 # By how many points of test accuracy each method must be better than plain training.
 MARGINS = {
+    "josrc": 10,
     "f-correction": 3,
     "pencil": 15,
     "joint-optim": 10,
