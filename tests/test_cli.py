@@ -145,7 +145,7 @@ MISTAKES = {
     "unknown data": (["train", "digit-o"], "Did you mean 'digits-o'"),
     "rate above 1": (["train", "digits-o", "--rate", "1.5"], "data.rate=1.5"),
     "rate below 0": (["noise", "digits-o", "--rate", "-0.1", "--out", "n.npz"], "data.rate=-0.1"),
-    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Rate 0.2 of which noise?"),
+    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Rate 0.2: Which noise?"),
     "noise without rate": (["train", "digits-o", "--noise", "block"], "needs a rate"),
     "noise twice": (
         ["train", "digits-o", "--noise-file", "eights.npy", "--noise", "block", "--rate", "0.1"],
@@ -160,6 +160,16 @@ MISTAKES = {
     "unknown model": (["train", "digits-o", "--model", "resnet81"], "Unknown model 'resnet81'"),
     "unknown key": (["train", "digits-o", "method.alfa=1"], "Did you mean 'method.alpha'"),
     "unknown section": (["train", "digits-o", "methods.alpha=1"], "Did you mean 'method'"),
+    "hidden section": (["train", "digits-o", "data=3"], "'data' is a section"),
+    "hidden key": (["train", "digits-o", "epochs.x=1", "--epochs", "1"], "Unknown key 'epochs.x'"),
+    "yes for a number": (["train", "digits-o", "epochs=yes"], "epochs=True is not possible"),
+    "no data": (["train", ""], "path of the data is empty"),
+    "huge head": (["train", "digits-o", "--image-size", "1000"], "a smaller --image-size"),
+    "no results": (["bench", "render", "--results", "nowhere"], "nowhere does not exist"),
+    "rate of noise none": (
+        ["noise", "digits-o", "--noise", "none", "--rate", "0.4", "--out", "n.npz"],
+        "Noise 'none' has no rate",
+    ),
     "no key=value": (["train", "digits-o", "fast"], "key=value"),
     "wrong type": (["train", "digits-o", "epochs=many"], "epochs='many'"),
     "no epoch": (["train", "digits-o", "--epochs", "0"], "epochs=0"),
@@ -245,6 +255,12 @@ def test_resuming_a_finished_run_says_so(run: Path, capsys: pytest.CaptureFixtur
     assert josrc("resume", run) == 0
     assert "has finished" in capsys.readouterr().out
     assert (run / "summary.json").read_bytes() == before
+
+
+def test_a_report_that_a_stop_prevented_is_written_by_resume(run: Path) -> None:
+    (run / "audit" / "report.html").unlink()
+    assert josrc("resume", run, "--quiet") == 0
+    assert (run / "audit" / "report.html").is_file()
 
 
 def test_two_processes_never_write_one_run(tmp_path: Path) -> None:

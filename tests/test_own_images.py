@@ -153,12 +153,13 @@ def test_a_stopped_run_on_files_resumes_to_the_same_end(digits: Path, tmp_path: 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     ) as running:
         assert running.stdout is not None
         for line in running.stdout:
             if "epoch 1/3" in line:
                 break
-        running.send_signal(signal.SIGTERM)
+        os.killpg(running.pid, signal.SIGTERM)  # as `timeout` does; its workers must not die first
         assert "josrc resume" in running.stdout.read()
         assert running.wait() == 128 + signal.SIGTERM
     assert josrc("resume", stopped, "--quiet") == 0

@@ -27,7 +27,9 @@ def bench_run(
     cells: Cells = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
-    minutes: Annotated[float | None, typer.Option(help="Start no run past this time.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Start no run past this time.")
+    ] = None,
     epochs: Epochs = None,
     pretrained: Annotated[
         bool | None, typer.Option("--pretrained/--no-pretrained", help="As a recipe unless given.")

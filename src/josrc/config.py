@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import (
@@ -37,10 +37,24 @@ def phase(default: int, *, of: int = 200, description: str | None = None) -> Any
 SCHEDULED: dict[str, Any] = {"scheduled": True}
 
 
+def _is_number(annotation: Any) -> bool:
+    kinds = {annotation, *get_args(annotation)}
+    return bool(kinds & {int, float}) and bool not in kinds
+
+
 class Section(BaseModel):
     """Base of every part of the configuration: unknown keys are errors, values don't change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _yes_is_no_number(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and _is_number(field.annotation):
+                raise ValueError(f"{name}={value} is not possible: it is a number.")
+        return values
 
 
 class DataConfig(Section):
@@ -75,7 +89,10 @@ class DataConfig(Section):
         if self.noise_file is not None and (self.noise != "none" or self.rate > 0):
             raise ValueError("A noise file holds the labels: give it, or noise and rate, not both.")
         if self.noise == "none" and self.rate > 0:
-            raise ValueError(f"Rate {self.rate} of which noise? Add --noise symmetric, say.")
+            none = (
+                "Noise 'none' has no rate" if "noise" in self.model_fields_set else "Which noise?"
+            )
+            raise ValueError(f"Rate {self.rate}: {none}. Add --noise symmetric, say.")
         if self.noise != "none" and "rate" not in self.model_fields_set:
             raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, say.")
         return self

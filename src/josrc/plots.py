@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,9 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a figure as PNG, whole or not at all, and forget it."""
     import matplotlib.pyplot as plt
 
-    with replacing(path) as partial:
+    with replacing(path) as partial, warnings.catch_warnings():
+        # Names in a script that matplotlib's font lacks are drawn as boxes.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(partial, dpi=120, format="png")
     plt.close(figure)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from josrc.config import RunConfig
+from josrc.config import MethodSettings, RunConfig
 from josrc.errors import UserError, closest
 
 Values = dict[str, Any]
@@ -107,9 +107,10 @@ def resolve(
     """
     user: Values = {}
     for layer in layers:
+        _check_sections(layer)
         user = merge(user, layer)
     for key in ("data", "model", "method", "optimizer"):
-        user[key] = _section(user, key)
+        user[key] = user.get(key) or {}
     named = user["data"].get("name", data)
     if named != data:
         raise UserError(f"Two data sets are named: {data} and data.name={named}.")
@@ -200,11 +201,20 @@ def _recipe_file(data: str, recipe: object) -> str:
     return name
 
 
-def _section(values: Values, key: str) -> Values:
-    section = values.get(key) or {}
-    if not isinstance(section, dict):
-        raise UserError(f"'{key}' is a section: write {key}.name={section} to choose it.")
-    return section
+def _check_sections(layer: Mapping[str, Any]) -> None:
+    """A section is no value, and a value no section: a stronger layer would hide the mistake."""
+    for key, value in layer.items():
+        if key not in RunConfig.model_fields:
+            continue
+        model = MethodSettings if key == "method" else _model_at(RunConfig, [key])
+        section = model is not RunConfig
+        if section and value is not None and not isinstance(value, Mapping):
+            if "name" in model.model_fields:
+                raise UserError(f"'{key}' is a section: write {key}.name={value} to choose it.")
+            first = next(iter(model.model_fields))
+            raise UserError(f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., say.")
+        if not section and isinstance(value, Mapping):
+            raise UserError(f"Unknown key '{key}.{next(iter(value), '')}': {key} is no section.")
 
 
 def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:

@@ -282,6 +282,9 @@ def resume(
     config = moved(folder.read_config(), data_root)
     if folder.summary.is_file():
         say(console, f"{path} has finished: nothing to resume.")
+        judged, shown = folder.audit / "verdicts.csv", folder.audit / "report.html"
+        if distributed.is_main() and judged.is_file() and not shown.is_file():
+            report(path, data=data, data_root=data_root)  # stopped before it was written
         return Run.load(path)
     if device is not None:
         config = config.model_copy(update={"device": device})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,29 @@ def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     assert list(source.ids) == ["cat/0.png", "cat/deep/1.png", "dog/2.png"]
     assert source.given.tolist() == [0, 0, 1]
     assert source.test_images is None
+
+
+def test_runs_of_josrc_beside_the_classes_are_no_class(tmp_path: Path) -> None:
+    files(tmp_path, ["cat/0.png", "dog/1.png", "runs/first/plots/views.png"])
+    for name in ("config.yaml", "environment.json", "noise.npz"):
+        (tmp_path / "runs" / "first" / name).touch()
+    assert opened(tmp_path).class_names == ["cat", "dog"]
+
+
+def test_a_class_folder_that_can_not_be_listed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path, ["cat/0.png", "dog/1.png"])
+    listed = os.scandir
+
+    def refused(path: str) -> Any:  # for the superuser no permission is lacking
+        if str(path).endswith("dog"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(UserError, match="dog can't be read: Permission denied"):
+        opened(tmp_path)
 
 
 def test_a_folder_that_is_already_split(tmp_path: Path) -> None:
@@ -228,7 +252,7 @@ def test_a_path_that_comes_back_into_the_folder_is_fine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("bad.jsonl", b'{"path": "a", "label": 1}\nnot json\n', "can't be read as a manifest"),
+        ("bad.jsonl", b'{"path": "a", "label": 1}\nnot json\n', "as a manifest: line 2: "),
         ("list.jsonl", b"[1, 2]\n", "not an object"),
         ("bad.csv", b"path,label\n\xff\xfe,1\n", "can't be read as a manifest"),
         ("bad.parquet", b"PAR0", "can't be read as a manifest"),

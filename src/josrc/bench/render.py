@@ -55,6 +55,8 @@ def show(suite: str, root: Path, console: Console) -> None:
 
 def write_results(root: Path, page: Path) -> None:
     """Write the figures into ``root/figures`` and the page that shows them."""
+    if not root.is_dir():
+        raise UserError(f"{root} does not exist: there are no results to render.")
     results = load_results(root, FOLDERS)
     for figure in figures_of(results):
         write_figure(figure, results, root / "figures")

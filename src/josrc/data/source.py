@@ -155,6 +155,8 @@ def is_own(name: str) -> bool:
 
 def check_name(name: str) -> None:
     """Raise a helpful error unless ``name`` is a data set josrc knows, or a path."""
+    if not name.strip():
+        raise UserError("The name or path of the data is empty. Was a variable of the shell unset?")
     if name in NAMES or is_own(name):
         return
     if "/" in name or Path(name).suffix:

@@ -23,6 +23,8 @@ from josrc.data.noise import Labels
 from josrc.errors import UserError, closest
 
 TRAIN, VAL, TEST = 0, 1, 2
+# What only a run folder of josrc has: its pictures are no data.
+RUN_FILES = {"config.yaml", "environment.json", "noise.npz"}
 SPLITS = {
     **dict.fromkeys(("", "train", "training"), TRAIN),
     **dict.fromkeys(("val", "valid", "validation", "dev"), VAL),
@@ -201,8 +203,15 @@ def _subfolders(root: Path) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """All files below a folder but hidden ones, in a fixed order."""
-    for place, folders, files in os.walk(folder):
+    """All files below a folder but hidden ones and those of josrc's own runs, in a fixed order."""
+
+    def refuse(error: OSError) -> None:
+        raise UserError(f"{error.filename} can't be read: {error.strerror}.")
+
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        if set(files) >= RUN_FILES:
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (os.path.join(place, f) for f in sorted(files) if not f.startswith("."))  # noqa: PTH118
 
@@ -300,9 +309,16 @@ def _csv_rows(path: Path, find: Find) -> Iterator[Row]:
 
 
 def _json_rows(path: Path, find: Find) -> Iterator[Row]:
+    def parsed(number: int, line: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+        return found
+
     with path.open(encoding="utf-8-sig") as file:
-        rows = (json.loads(line) for line in file if line.strip())
-        yield from _dict_rows(rows, find)
+        lines = enumerate(file, start=1)
+        yield from _dict_rows((parsed(n, line) for n, line in lines if line.strip()), find)
 
 
 def _parquet_rows(path: Path, find: Find) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from josrc.data.decode import UnreadableImageError, read_tile
 from josrc.data.files import ImageFiles, Index
-from josrc.engine.distributed import launched, local_world
+from josrc.engine.distributed import local_world
 
 MOST_WORKERS = 16
 # A worker takes longer to start than it needs to decode this many small images.
@@ -127,8 +127,11 @@ def most_workers(group_bytes: int) -> int:
 
 
 def _start_worker(number: int) -> None:
-    """Ctrl-C reaches all processes of a terminal: it is for the training to end its workers."""
+    """It is for the training to end its workers, once it has saved.
+
+    Ctrl-C reaches all processes of a terminal, and torchrun, timeout and others signal a process
+    with all of its group.
+    """
+    os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if launched():
-        os.setpgid(0, 0)  # torchrun ends a process with all of its group, before it could save

@@ -30,7 +30,8 @@ def choose_device(name: str) -> torch.device:
         return _own_gpu(device)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
-            f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs."
+            f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs. "
+            "Leave out --device to take what there is."
         )
     return device
 

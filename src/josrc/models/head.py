@@ -2,6 +2,11 @@
 
 from torch import nn
 
+from josrc.errors import UserError
+
+# 8 GiB in float32; the head of cnn7 has so many above 360 pixels.
+MOST_WEIGHTS = 2**31
+
 
 def create_head(kind: str, features: int, classes: int) -> nn.Module:
     """A classifier head.
@@ -13,6 +18,12 @@ def create_head(kind: str, features: int, classes: int) -> nn.Module:
         return nn.Linear(features, classes)
     if kind != "mlp":
         raise ValueError(f"unknown head {kind!r}")
+    weights = 2 * features * (features + classes)
+    if weights > MOST_WEIGHTS:
+        raise UserError(
+            f"The head over {features:,} features would have {weights:.1e} weights: take a smaller "
+            "--image-size, model.head=linear, or one of timm's networks, which pool at the end."
+        )
     hidden, last = nn.Linear(features, 2 * features), nn.Linear(2 * features, classes)
     for layer in (hidden, last):
         nn.init.kaiming_normal_(layer.weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -101,7 +102,7 @@ def apply_run(
     if not decided and auto is None:
         raise UserError(
             f"Nobody has decided on anything in {path} yet. Look at its verdicts: josrc review "
-            f"{path}. Or take what josrc is sure of: --auto 0.9."
+            f"{shlex.quote(str(path))}. Or take what josrc is sure of: --auto 0.9."
         )
     tally = Tally()
     samples = corrected(folder, source, decided, auto, tally)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -43,10 +44,18 @@ def indexed(audit: Path) -> Path:
     """The index of the verdicts in an audit folder, made anew if they have changed."""
     verdicts, path = audit / "verdicts.csv", audit / "index.sqlite"
     if not verdicts.is_file():
-        raise UserError(f"{verdicts} is missing. Write it: josrc audit {audit.parent}")
+        raise UserError(
+            f"{verdicts} is missing. Write it: josrc audit {shlex.quote(str(audit.parent))}"
+        )
     now = (VERSION, verdicts.stat().st_size, verdicts.stat().st_mtime_ns)
     if not path.is_file() or _origin(path) != now:
-        _build(path, verdicts, now)
+        try:
+            _build(path, verdicts, now)
+        except sqlite3.OperationalError as error:
+            raise UserError(
+                f"The review keeps its index and decisions in {audit}, and can't write there "
+                f"({error}). Copy the run to where you may write."
+            ) from None
     return path
 
 
