@@ -170,6 +170,10 @@ MISTAKES = {
         ["noise", "digits-o", "--noise", "none", "--rate", "0.4", "--out", "n.npz"],
         "Noise 'none' has no rate",
     ),
+    "held out of digits": (
+        ["train", "digits-o", "--val", "0.1"],
+        "--val is for images of your own",
+    ),
     "no key=value": (["train", "digits-o", "fast"], "key=value"),
     "wrong type": (["train", "digits-o", "epochs=many"], "epochs='many'"),
     "no epoch": (["train", "digits-o", "--epochs", "0"], "epochs=0"),

@@ -18,7 +18,7 @@ from josrc.audit.gallery import names_files
 from josrc.audit.report import write_report
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
-from josrc.data.source import Source, check_name, is_own, load_source, with_noise
+from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
 from josrc.engine import distributed
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
@@ -149,6 +149,19 @@ def configure(
     return plan(data, recipe=recipe, layers=layers, **options)[0]
 
 
+def _check_known(config: RunConfig) -> None:
+    """Options for own images have no meaning for the small data sets that josrc knows by name."""
+    fields = type(config.data).model_fields
+    if config.data.name in IN_FILES:
+        return
+    for key in ("test", "val", "path_column", "label_column", "allow_outside"):
+        if getattr(config.data, key) != fields[key].default:
+            raise UserError(
+                f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
+                "its own labels and test images."
+            )
+
+
 def plan(
     data: Data,
     *,
@@ -170,7 +183,9 @@ def plan(
             chosen = merge(chosen, nested(OPTIONS[option], value))
     layers = [*layers, chosen]
     if arrays is None and not is_own(name):
-        return resolve(name, recipe, layers), None
+        config = resolve(name, recipe, layers)
+        _check_known(config)
+        return config, None
     if arrays is None and not name.startswith("hf:"):
         name = str(Path(name).expanduser().absolute())
     first = resolve(name, recipe, layers, base={})
