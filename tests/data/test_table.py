@@ -50,6 +50,7 @@ def write_parquet(path: Path) -> None:
 MANIFESTS: dict[str, Callable[[Path], None]] = {
     "m.csv": write_csv,
     "semicolons.csv": lambda path: write_csv(path, ";"),
+    "tabs.csv": lambda path: write_csv(path, "\t"),
     "m.tsv": lambda path: write_csv(path, "\t", "Filename,Category"),
     "m.jsonl": write_jsonl,
     "m.parquet": write_parquet,
@@ -254,7 +255,7 @@ def test_a_path_that_comes_back_into_the_folder_is_fine(tmp_path: Path) -> None:
     [
         ("bad.jsonl", b'{"path": "a", "label": 1}\nnot json\n', "as a manifest: line 2: "),
         ("list.jsonl", b"[1, 2]\n", "not an object"),
-        ("bad.csv", b"path,label\n\xff\xfe,1\n", "can't be read as a manifest"),
+        ("bad.csv", b"path,label\n\xff\xfe,1\n", "no UTF-8 text: save it as that"),
         ("bad.parquet", b"PAR0", "can't be read as a manifest"),
         ("notes.txt", b"hello", "neither a folder of class folders nor a manifest"),
     ],

@@ -230,6 +230,8 @@ def _read_manifest(
     try:
         for number, row in enumerate(reader.get(suffix, _csv_rows)(path, find), start=1):
             _add(found, row, number, path, root, config.allow_outside)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no UTF-8 text: save it as that ({error}).") from None
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} can't be read as a manifest: {error}") from None
     return found.table(root)
@@ -284,7 +286,7 @@ def _columns(
             raise UserError(
                 f"{path} has no column for the {kind} of an image (its columns: "
                 f"{', '.join(found)}).{near if 'mean' in near else ''} Name it: "
-                f"--{kind}-column COLUMN."
+                f"--{kind}-column COLUMN. The first line must hold the names of the columns."
             )
     return chosen
 
@@ -293,7 +295,8 @@ def _csv_rows(path: Path, find: Find) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         first = file.readline()
         file.seek(0)
-        comma = "\t" if path.suffix.lower() == ".tsv" else ";" if "," not in first else ","
+        tabs = path.suffix.lower() == ".tsv" or ("\t" in first and not {",", ";"} & set(first))
+        comma = "\t" if tabs else ";" if "," not in first else ","
         reader = csv.reader(file, delimiter=comma)
         header = next(reader, None)
         if header is None:
