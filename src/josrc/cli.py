@@ -189,7 +189,7 @@ def resume(
 def audit(run: RunArgument, data_root: DataRoot = None) -> None:
     """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
     from josrc.audit.folder import odd_class, verdict_line
-    from josrc.runs import audit as audit_run
+    from josrc.judged import audit as audit_run
     from josrc.terminal import say
 
     summary = audit_run(run, data_root=data_root)
@@ -202,7 +202,7 @@ def audit(run: RunArgument, data_root: DataRoot = None) -> None:
 @app.command()
 def report(run: RunArgument, data_root: DataRoot = None) -> None:
     """Write the report of a run again: audit/report.html, one file that opens in any browser."""
-    from josrc.runs import report as write_report
+    from josrc.judged import report as write_report
     from josrc.terminal import say
 
     path = write_report(run, data_root=data_root)

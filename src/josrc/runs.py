@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 from torch import nn
 
-from josrc.audit.folder import read_ledger, write_audit
-from josrc.audit.gallery import names_files
+from josrc.audit.folder import write_audit
 from josrc.audit.report import write_report
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
@@ -22,14 +20,14 @@ from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source,
 from josrc.engine import distributed
 from josrc.engine.events import Listener, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
-from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
+from josrc.judged import doubtful, held_out_answers, report
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.resolution import Values, merge, nested, resolve
-from josrc.run_data import in_files, lean_source, moved, prepared, settled, source_of_run
+from josrc.run_data import in_files, moved, prepared, settled, source_of_run
 from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
 
@@ -325,7 +323,7 @@ def complete(trainer: Trainer) -> Run:
         plot_views(trainer.source, trainer.config, folder.plots / "views.png")
 
     def finish() -> None:
-        held_out = _held_out(program) if _doubtful(trainer.source.val) else None
+        held_out = held_out_answers(program) if doubtful(trainer.source.val) else None
         if distributed.is_main():
             write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
 
@@ -333,82 +331,6 @@ def complete(trainer: Trainer) -> Run:
     if distributed.is_main():
         write_report(folder, trainer.config, trainer.source)
     return Run(folder.path, trainer.config, summary)
-
-
-def _doubtful(held: Source | None) -> bool:
-    """Whether there are held-out samples whose labels need a verdict."""
-    return held is not None and held.true is None
-
-
-def _held_out(program: Program) -> NDArray[Any] | None:
-    found = program.held_out_probabilities()
-    return None if found is None else found.cpu().numpy()
-
-
-def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str, Any]:
-    """Write the verdicts on the samples of a run, finished or not.
-
-    Args:
-        path: the run folder.
-        data_root: where the data is now, if it has moved.
-
-    Returns:
-        The content of ``audit/summary.json``.
-    """
-    folder = RunFolder(Path(path))
-    config = moved(folder.read_config(), data_root)
-    if not folder.checkpoint.is_file():
-        raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
-    with folder.locked():
-        ledger = read_ledger(folder.checkpoint)
-        # Verdicts need no pixels, but those on held-out images do.
-        source = lean_source(folder, config)
-        held_out = None
-        if _doubtful(source.val):
-            held_out = _held_out(Trainer(config, source, folder, resuming=True).program)
-        summary = write_audit(folder.audit, ledger, source, held_out)
-        if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
-            write_report(folder, config, source)
-        return summary
-
-
-def report(
-    path: str | Path,
-    *,
-    data: Sequence[Any] | None = None,
-    data_root: str | Path | None = None,
-) -> Path:
-    """Write the report of a run that has verdicts: one HTML file, which is returned.
-
-    Args:
-        path: the run folder.
-        data: the pair of images and labels that the run began with, if it was one.
-        data_root: where the data is now, if it has moved.
-    """
-    folder = RunFolder(Path(path))
-    config = folder.read_config()
-    with folder.locked():
-        return write_report(folder, config, _pictured(folder, config, data, data_root))
-
-
-def _pictured(
-    folder: RunFolder,
-    config: RunConfig,
-    pair: Sequence[Any] | None,
-    data_root: str | Path | None,
-) -> Source | None:
-    """The images of a run; none if each lies in a file that its verdict names."""
-    verdicts = folder.audit / "verdicts.csv"
-    if not verdicts.is_file():
-        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
-    if names_files(verdicts):
-        return None
-    if config.data.name == NAME and pair is None:
-        raise UserError(
-            f"{folder.path} was trained on images in memory. Its report was written when it ended; "
-            "to write it again from Python: josrc.runs.report(path, data=(X, y))."
-        )
-    return lean_source(folder, moved(config, data_root), pair)
 
 
 def listeners(

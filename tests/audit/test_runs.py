@@ -19,9 +19,10 @@ from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
+from josrc.judged import audit
 from josrc.methods import method_names
 from josrc.run_data import settled
-from josrc.runs import audit, configure
+from josrc.runs import configure
 
 TITLES = ["clean", "mislabelled", "out_of_distribution"]
 
