@@ -163,6 +163,7 @@ MISTAKES = {
     "hidden section": (["train", "digits-o", "data=3"], "'data' is a section"),
     "hidden key": (["train", "digits-o", "epochs.x=1", "--epochs", "1"], "Unknown key 'epochs.x'"),
     "yes for a number": (["train", "digits-o", "epochs=yes"], "epochs=True is not possible"),
+    "yes for a rate": (["train", "digits-o", "optimizer.lr=yes"], "optimizer.lr=True is not poss"),
     "no data": (["train", ""], "path of the data is empty"),
     "huge head": (["train", "digits-o", "--image-size", "1000"], "a smaller --image-size"),
     "no results": (["bench", "render", "--results", "nowhere"], "nowhere does not exist"),

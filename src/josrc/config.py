@@ -6,6 +6,7 @@ How a recipe, a file and the command line come to be one is in ``resolution.py``
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -16,9 +17,11 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializeAsAny,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from josrc.errors import closest
 
@@ -47,14 +50,13 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    @model_validator(mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _yes_is_no_number(cls, values: Any) -> Any:
-        for name, value in values.items() if isinstance(values, dict) else ():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field is not None and _is_number(field.annotation):
-                raise ValueError(f"{name}={value} is not possible: it is a number.")
-        return values
+    def _yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and _is_number(kind):
+            raise PydanticCustomError("no_number", "it is a number")
+        return value
 
 
 class DataConfig(Section):
@@ -212,6 +214,23 @@ class RunConfig(Section):
             if name not in logger_names():
                 raise ValueError(f"There is no logger '{name}'.{closest(name, logger_names())}")
         return names
+
+    def flat(self) -> dict[str, Any]:
+        """Every value by its whole key, as ``optimizer.lr``."""
+
+        def pairs(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+            for key, value in values.items():
+                if isinstance(value, dict):
+                    yield from pairs(value, f"{prefix}{key}.")
+                else:
+                    yield f"{prefix}{key}", value
+
+        return dict(pairs(self.model_dump(mode="json"), ""))
+
+    def without_weights(self) -> Self:
+        """The same, its networks beginning untrained."""
+        model = self.model.model_copy(update={"weights": None, "pretrained": False})
+        return self.model_copy(update={"model": model})
 
     def to_yaml(self) -> str:
         """The resolved configuration as it is kept in the run folder."""

@@ -23,7 +23,6 @@ from josrc.data.workers import Faults
 from josrc.engine.checkpoint import load_tensors
 from josrc.engine.device import choose_device
 from josrc.engine.program import create_method
-from josrc.engine.trainer import without_weights
 from josrc.errors import UserError
 
 # Red, green and blue in grey, as Pillow weighs them.
@@ -56,7 +55,7 @@ class Predictor:
             crop=seen["crop"],
         )
         self.config, self.epoch = config, int(story["epoch"])
-        method = create_method(without_weights(config), self.source)
+        method = create_method(config.without_weights(), self.source)
         method.load_state_dict(tensors, strict=False)
         method.eval()
         self.networks: list[nn.Module] = method.evaluated()["test_accuracy"]

@@ -181,6 +181,8 @@ def _sentences(
             choices = re.findall("'([^']*)'", problem["msg"])
             hint = closest(str(problem["input"]), choices)
             yield f"{key}={problem['input']!r} is not possible.{hint}"
+        elif problem["type"] == "no_number":
+            yield f"{key}={problem['input']!r} is not possible: {problem['msg']}."
         elif problem["type"] == "value_error":
             yield str(problem["ctx"]["error"])
         elif problem["type"] == "missing":

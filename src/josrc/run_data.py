@@ -56,8 +56,8 @@ def prepared(
         # A wrong model or weights that don't fit are told before a million files are read. What
         # noise there will be is known once they are: until then any share of it does.
         noisy = config.data.noise != "none" or config.data.noise_file is not None
-        share = config.method.settled(0.5) if noisy else settled(config, source).method
-        create_method(config.model_copy(update={"method": share}), source)
+        method = config.method.settled(0.5) if noisy else settled(config, source).method
+        create_method(config.model_copy(update={"method": method}), source)
     say(console, f"Reading {len(source):,} images ...")
     with progress_bar(console, "Reading images") as progress:
         return prepare_source(source, config, free_memory=free, known=known, progress=progress)

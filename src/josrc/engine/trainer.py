@@ -31,6 +31,8 @@ from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
 
 # A checkpoint is written when the last one is this many times its own cost ago.
 CHECKPOINT_PATIENCE = 100
+# A run stays the same run wherever it is computed, its data lies and its numbers are shown.
+CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root"}
 
 
 class Trainer:
@@ -68,7 +70,7 @@ class Trainer:
             # A checkpoint holds all weights: the file they once came from is not needed again.
             known = resuming and folder.checkpoint.is_file()
             self.program = Program(
-                without_weights(config) if known else config, source, self.device
+                config.without_weights() if known else config, source, self.device
             )
             self.stepper = create_stepper(self.program, config.engine, self._notice)
         self.epoch, self.position = 0, 0
@@ -398,18 +400,6 @@ class Trainer:
             getattr(listener, event)(*values)
 
 
-def without_weights(config: RunConfig) -> RunConfig:
-    """A configuration whose networks begin untrained."""
-    model = config.model.model_copy(update={"weights": None, "pretrained": False})
-    return config.model_copy(update={"model": model})
-
-
 def _identity(config: RunConfig) -> dict[str, Any]:
-    """What makes a run this run, by key; where it runs may change."""
-    values = config.model_dump(mode="json", exclude={"device", "engine", "stop_on_collapse", "log"})
-    del values["data"]["root"]
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        section = value if isinstance(value, dict) else {}
-        flat |= {f"{key}.{inner}": v for inner, v in section.items()} or {key: value}
-    return flat
+    """What makes a run this run, by key."""
+    return {key: value for key, value in config.flat().items() if key not in CHANGEABLE}

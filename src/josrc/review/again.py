@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -35,7 +34,7 @@ def train_again(config: RunConfig, source: Source, words: list[str], *, new: boo
         words: what names the corrected data.
         new: it is a data set of its own, and not the run's with other labels.
     """
-    wanted = _flat(config.model_dump(mode="json"))
+    wanted = config.flat()
     left = REPLACED | READING if new else REPLACED
     if new and config.model.image_size is None:  # the network saw images as they were
         wanted["model.image_size"] = source.size[0]
@@ -61,20 +60,7 @@ def _chosen(config: RunConfig, source: Source, said: Values, new: bool) -> dict[
         found = resolve(name, None, [said])
     if not new and source.kind is not None:
         found = settled(found, source)
-    return _flat(found.model_dump(mode="json"))
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by their whole keys."""
-
-    def pairs() -> Iterator[tuple[str, Any]]:
-        for key, value in values.items():
-            if isinstance(value, dict):
-                yield from _flat(value, f"{prefix}{key}.").items()
-            else:
-                yield f"{prefix}{key}", value
-
-    return dict(pairs())
+    return found.flat()
 
 
 def _words(key: str, value: Any) -> list[str]:
