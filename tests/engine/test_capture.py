@@ -57,9 +57,11 @@ def test_the_first_captured_and_eager_steps_agree_within_bfloat16(
     # One step without a graph, then one captured and replayed, then one replayed. By the third, a
     # method that ranks samples may have turned a rounding into another choice.
     monkeypatch.setattr(CapturedStepper, "WARM_UP", 1)
+    # Roundings of bfloat16 change MLNT's loss by up to a tenth: its teacher knows nothing yet.
+    layers = [{"precision": "float32"}] if method == "mlnt" else []
     losses = {}
     for engine in ("eager", "captured"):
-        built = program(method, "cuda")
+        built = program(method, "cuda", layers=layers)
         stepper = create_stepper(built, engine)
         history = []
         for _ in range(3):
