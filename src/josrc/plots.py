@@ -157,22 +157,25 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
     seen = (view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws)
     pictures = [chosen] + [pixels.round().to(torch.uint8) for pixels in seen]
-    figure, axes = create_figure(3, samples, (1.25 * samples, 4.2))
-    for row, (title, images) in enumerate(
-        zip(("image", "view 1", "view 2"), pictures, strict=True)
-    ):
-        for column in range(samples):
-            axis, image = axes[row][column], images[column].numpy()
-            axis.imshow(image.squeeze(), cmap="gray" if image.shape[2] == 1 else None)
-            axis.set(xticks=[], yticks=[])
-            axis.grid(visible=False)
-            axis.spines[:].set_visible(False)
-        axes[row][0].set_ylabel(title)
-    for column in range(samples):
-        given = source.class_names[int(source.given[index[column]])]
-        # A name may be no UTF-8, and a dollar in it begins no formula.
-        title = f"given: {given}".encode("utf-8", "replace").decode("utf-8")
-        axes[0][column].set_title(title, fontsize=8, parse_math=False)
+    # One sheet, not an axis for each of them: that took longer than an epoch of a small run.
+    gap = max(1, max(source.size) // 16)
+    height, width = (int(side) + gap for side in chosen.shape[1:3])
+    sheet = torch.full((len(pictures), samples, height, width, chosen.shape[3]), 255).byte()
+    for row, images in enumerate(pictures):  # a view may be smaller than its image
+        sheet[row, :, : images.shape[1], : images.shape[2]] = images
+    sheet = sheet.transpose(1, 2).reshape(len(pictures) * height, samples * width, -1)
+    names = [source.class_names[int(label)] for label in source.given[index.numpy()]]
+    # A name may be no UTF-8, and a dollar in it begins no formula.
+    titles = [f"given: {name}".encode("utf-8", "replace").decode("utf-8") for name in names]
+    figure, ((axis,),) = create_figure(size=(1.25 * samples, 4.2))
+    axis.imshow(sheet.numpy().squeeze(), cmap="gray", vmin=0, vmax=255)
+    axis.set_xticks([width * (column + 0.5) for column in range(samples)], titles, fontsize=8)
+    axis.set_yticks([height * (row + 0.5) for row in range(3)], ["image", "view 1", "view 2"])
+    axis.tick_params(length=0, labelbottom=False, labeltop=True)
+    for tick in axis.xaxis.get_major_ticks():
+        tick.label2.set_parse_math(False)
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)
     save_figure(figure, path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.judged import audit
-from josrc.methods import method_names
+from josrc.methods import get_method, method_names
 from josrc.run_data import settled
 from josrc.runs import configure
 
@@ -77,10 +78,19 @@ def test_auditing_again_writes_the_same(run: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("method", method_names())
-def test_every_method_can_audit(tmp_path: Path, method: str) -> None:
-    arguments = ["--method", method, "--epochs", "2", "--batch-size", "256", "--quiet"]
-    noise = ["--noise", "symmetric", "--rate", "0.5", "--device", "cpu"]
+def test_every_method_trains_and_judges(tmp_path: Path, method: str) -> None:
+    arguments = ["model.width=0.25", "--method", method, "--epochs", "2", "--batch-size", "256"]
+    noise = ["--noise", "symmetric", "--rate", "0.5", "--device", "cpu", "--quiet"]
     assert josrc("train", "digits-o", *noise, *arguments, "--out", tmp_path / "run") == 0
+
+    epochs = RunFolder(tmp_path / "run").read_metrics()
+    assert len(epochs) == 2
+    for epoch in epochs:
+        assert math.isfinite(epoch["loss"] or math.nan)
+        assert 0 <= (epoch["test_accuracy"] or 0) <= 100
+        groups = [epoch[name] for name in ("n_clean", "n_id", "n_ood")]
+        assert sum(groups) == 1436 if get_method(method).selects else groups == [None] * 3
+
     rows = verdicts(tmp_path / "run")
     assert len(rows) == 1436
     assert {row["verdict"] for row in rows} <= set(TITLES)
