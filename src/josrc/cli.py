@@ -14,6 +14,7 @@ import typer
 
 from josrc import __version__
 from josrc.cli_bench import app as bench_commands
+from josrc.cli_lists import app as list_commands
 from josrc.cli_model import app as model_commands
 from josrc.cli_options import (
     DataRoot,
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_commands, name="bench")
 app.add_typer(model_commands)
+app.add_typer(list_commands)
 
 Data = Annotated[
     str,
@@ -279,34 +281,6 @@ def noise(
         source = prepared(source, settings, _console())
     write_noise_file(out, source.given, source.true, source.kind, source.digest)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
-
-
-@app.command()
-def methods() -> None:
-    """List the methods with their references."""
-    from rich.table import Table
-
-    from josrc.methods import get_method, method_names
-
-    table = Table("key", "method", "reference", box=None, pad_edge=False)
-    for key in method_names():
-        method = get_method(key)
-        table.add_row(key, method.title, method.reference)
-    _console().print(table)
-
-
-@app.command()
-def recipes(
-    name: Annotated[str | None, typer.Argument(help="Show this recipe.")] = None,
-) -> None:
-    """List the recipes, or show one."""
-    from josrc.resolution import recipe_names, recipe_text
-
-    if name is not None:
-        typer.echo(recipe_text(name), nl=False)
-        return
-    for recipe in recipe_names():
-        typer.echo(f"{recipe:20} {recipe_text(recipe).splitlines()[0].removeprefix('# ')}")
 
 
 @app.command()

@@ -62,18 +62,18 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Which data, and which noise is added to its labels."""
 
-    name: str
-    root: File | None = None
-    noise: NoiseKind = "none"
-    rate: float = Field(0.0, ge=0, le=1)
+    name: str = Field(description="a data set josrc knows, a path, or hf:NAME")
+    root: File | None = Field(None, description="folder that holds the data; null: download it")
+    noise: NoiseKind = Field("none", description="wrong labels that are drawn on purpose")
+    rate: float = Field(0.0, ge=0, le=1, description="share of labels that are drawn wrong")
     # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
-    noise_seed: int = Field(0, ge=0, lt=2**32)
-    noise_file: File | None = None
+    noise_seed: int = Field(0, ge=0, lt=2**32, description="of that draw, whatever the run's seed")
+    noise_file: File | None = Field(None, description="given labels, in place of noise and rate")
     # For images of one's own, in files:
     test: File | None = Field(None, description="images with true labels to test on")
     val: float = Field(0.0, ge=0, lt=1, description="share of each class to hold out")
-    path_column: str | None = None
-    label_column: str | None = None
+    path_column: str | None = Field(None, description="of a manifest; null: found by its name")
+    label_column: str | None = Field(None, description="of a manifest; null: found by its name")
     allow_outside: bool = Field(False, description="a manifest may name files anywhere")
     allow_skipped: bool = Field(False, description="train even if over 5 % of files are no images")
     workers: int | None = Field(None, ge=0, description="decoding processes; null: one a core")
@@ -103,12 +103,13 @@ class DataConfig(Section):
 class ViewConfig(Section):
     """The weak view: a random crop out of a zero-padded image, and a horizontal flip."""
 
-    pad: int = Field(4, ge=0)
-    flip: bool = True
+    pad: int = Field(4, ge=0, description="pixels around an image, of which crops may take some")
+    flip: bool = Field(True, description="mirror half of the views; not for digits or text")
     # Test images too. The codes of Co-teaching, Co-teaching+ and JoCoR leave pixels in [0, 1].
     normalise: bool = Field(True, description="standardise each channel; false: pixels in [0, 1]")
-    # shift: a crop of the image's size; resized: a crop of random area, resized.
-    crop: Literal["shift", "resized"] = "shift"
+    crop: Literal["shift", "resized"] = Field(
+        "shift", description="a crop at a random place, or one of random area too"
+    )
     strong: Literal["none", "last", "all"] = Field(
         "none", description="which views are also turned, sheared and changed in colour"
     )
@@ -117,13 +118,15 @@ class ViewConfig(Section):
 class ModelConfig(Section):
     """The network: ``cnn7``, ``preactresnet18`` or any timm name, and the head on top of it."""
 
-    name: str = "cnn7"
+    name: str = Field("cnn7", description="cnn7, preactresnet18, or any name of timm's")
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
-    head: Literal["linear", "mlp"] = "mlp"
+    head: Literal["linear", "mlp"] = Field("mlp", description="one layer on top, or two")
     width: float = Field(1.0, gt=0, description="scales the channels of cnn7 alone")
-    pretrained: bool = False
-    weights: File | None = None
-    image_size: int | None = Field(None, ge=4)
+    pretrained: bool = Field(False, description="begin with timm's weights")
+    weights: File | None = Field(None, description="begin with those of a file")
+    image_size: int | None = Field(
+        None, ge=4, description="side in pixels; null: as images are, or as timm has it"
+    )
     sync_bn: bool = Field(
         False, description="several processes on GPUs: batch norm over the batches of all"
     )
@@ -132,17 +135,19 @@ class ModelConfig(Section):
 class OptimizerConfig(Section):
     """The optimizer and how its learning rate moves over the epochs."""
 
-    name: Literal["adam", "sgd"] = "adam"
-    lr: float = Field(1e-3, gt=0)
+    name: Literal["adam", "sgd"] = Field("adam", description="the optimizer")
+    lr: float = Field(1e-3, gt=0, description="learning rate at the start")
     momentum: float = Field(0.9, ge=0, lt=1, description="beta1 of Adam, momentum of SGD")
-    weight_decay: float = Field(0.0, ge=0)
-    nesterov: bool = False
+    weight_decay: float = Field(0.0, ge=0, description="L2 penalty on all weights")
+    nesterov: bool = Field(False, description="Nesterov's momentum, for SGD")
     decay: Literal["none", "linear", "cosine", "step"] = Field(
         "linear", description="from decay_start on: to 0, or in one step to a tenth"
     )
-    decay_start: int = phase(80)
+    decay_start: int = phase(80, description="first epoch of the decay, counted from 0")
     # Co-teaching's code, and Jo-SRC's after it, lowers Adam's beta1 when the decay begins.
-    momentum_after: float | None = Field(None, ge=0, lt=1)
+    momentum_after: float | None = Field(
+        None, ge=0, lt=1, description="momentum once the decay has begun; null: the same"
+    )
     rates: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
         None, min_length=1, description="rates of equal parts of the run, in place of lr and decay"
     )
@@ -188,18 +193,22 @@ class MethodSettings(Section):
 class RunConfig(Section):
     """Everything that decides what a run computes."""
 
-    recipe: str = "augmented"
+    recipe: str = Field("augmented", description="where other defaults than these come from")
     data: DataConfig
     views: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
     method: SerializeAsAny[MethodSettings]
     optimizer: OptimizerConfig = OptimizerConfig()
-    epochs: int = Field(200, ge=1)
-    batch_size: int = Field(128, ge=2)
-    seed: int = Field(0, ge=0, lt=2**31)
-    device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    engine: Literal["auto", "captured", "eager"] = "auto"
+    epochs: int = Field(200, ge=1, description="length of the run")
+    batch_size: int = Field(128, ge=2, description="samples a step, of all processes together")
+    seed: int = Field(0, ge=0, lt=2**31, description="of first weights, order and views")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1 ...")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="of most arithmetic; auto: bfloat16 on a GPU"
+    )
+    engine: Literal["auto", "captured", "eager"] = Field(
+        "auto", description="replay steps as CUDA graphs, or not; auto: where they can be"
+    )
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"
     )

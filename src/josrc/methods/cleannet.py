@@ -32,7 +32,7 @@ class CleanNetSettings(MethodSettings):
 
     name: str = "cleannet"
     # paper: both; soft is the better one on both data sets
-    variant: Literal["soft", "hard"] = "soft"
+    variant: Literal["soft", "hard"] = Field("soft", description="weigh samples, or leave some out")
     # ours: a stand-in for people, for data that knows its truth. Food101N has about 0.17.
     verified_share: float | None = Field(
         None, gt=0, le=1, description="share of labels checked against the truth, drawn by seed"

@@ -40,7 +40,9 @@ class JoSRCSettings(MethodSettings):
 
     name: str = "josrc"
     # Table 6: train on clean samples (c), ID ones too (ci), all (cio), with consistency (full).
-    variant: Annotated[Literal["c", "ci", "cio", "full"], BeforeValidator(lowered)] = "full"
+    variant: Annotated[Literal["c", "ci", "cio", "full"], BeforeValidator(lowered)] = Field(
+        "full", description="trained on clean samples, ID ones too, all, all with consistency"
+    )
     # paper: 0.6
     smoothing: float = Field(0.6, ge=0, lt=1, description="epsilon of Eq. 5")
     # code: 0.75 for CIFAR (0.9 for Clothing1M); the paper gives no value.
@@ -58,20 +60,22 @@ class JoSRCSettings(MethodSettings):
 
     # Where paper and code differ. The code counts epochs from 0 and the paper from 1: the threshold
     # is one epoch behind, and the warm-up one epoch longer. The published numbers are the code's.
-    first_epoch: Literal[0, 1] = 0
+    first_epoch: Literal[0, 1] = Field(0, description="number of the first epoch in Eq. 12")
     # The code lets a sample pass at the threshold (>=), the paper above it (>). They differ in the
     # first epoch only, when the threshold is 0 and a likelihood of 0 is next to impossible.
-    strict_threshold: bool = False
+    strict_threshold: bool = Field(False, description="clean is above the threshold, not at it")
     # The code averages the teacher's predictions on both views; the paper has one p(x, theta_mt).
-    teacher_views: Literal["both", "first"] = "both"
+    teacher_views: Literal["both", "first"] = Field("both", description="what Eq. 6 averages")
     # The code never switches the teacher to evaluation: its batch norms use the batch's statistics.
     # With "eval" the teacher uses the student's running statistics.
-    teacher_mode: Literal["train", "eval"] = "train"
+    teacher_mode: Literal["train", "eval"] = Field(
+        "train", description="the teacher's batch norms: statistics of the batch, or running ones"
+    )
     # The code forwards the views one after the other. One forward of both launches half the kernels
     # and takes batch statistics over twice the images; the runs in RESULTS.md were made with it.
-    joint_forward: bool = True
+    joint_forward: bool = Field(True, description="both views in one forward pass")
     # The code takes the logarithms of Eq. 9 to base 2; the paper says base 2 of Eq. 2 only.
-    consistency_base: float = Field(2.0, gt=1)
+    consistency_base: float = Field(2.0, gt=1, description="base of the logarithms of Eq. 9")
 
     # Guards: the equations as written can divide by zero, take the logarithm of zero, and reward
     # the disagreement of OOD samples without bound (the published code trained in fp16 with a loss

@@ -34,7 +34,9 @@ class MCorrectionSettings(MethodSettings):
     # paper and code: 32, so that most pairs are mixed half and half
     mixup: float = Field(32.0, gt=0, description="alpha, both parameters of the beta distribution")
     # paper: M-DYR-H, hard, is the better one up to 80 % noise
-    bootstrap: Literal["hard", "soft"] = "hard"
+    bootstrap: Literal["hard", "soft"] = Field(
+        "hard", description="the prediction as one class, or as probabilities"
+    )
     # paper and code: 1
     balance: float = Field(1.0, ge=0, description="weight of the term against one class for all")
 
