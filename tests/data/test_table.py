@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -237,6 +239,20 @@ def test_a_mistake_in_a_manifest_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         opened(tmp_path / "m.csv", **settings)
+
+
+def test_class_numbers_beside_an_empty_cell_stay_whole(tmp_path: Path) -> None:
+    # pandas has no whole numbers in a column with an empty cell, and writes 3.0.
+    frame = pd.DataFrame({"path": list("abcd"), "label": [3, None, 10, 3], "id": [7, 8, 9, 10]})
+    frame.to_json(tmp_path / "m.jsonl", orient="records", lines=True)
+    manifests = ["m.jsonl"]
+    if find_spec("pyarrow"):
+        frame.to_parquet(tmp_path / "m.parquet")
+        manifests.append("m.parquet")
+    for name in manifests:
+        source = opened(tmp_path / name)
+        assert source.class_names == ["3", "10"]
+        assert list(source.ids) == ["7", "9", "10"]
 
 
 def test_paths_may_leave_the_folder_when_asked_to(tmp_path: Path) -> None:

@@ -240,9 +240,7 @@ def _read_manifest(
 def _add(
     found: Builder, row: Row, number: int, path: Path, root: Path, allow_outside: bool
 ) -> None:
-    name, label, sample_id, split = (
-        None if cell is None or cell == "" else str(cell).strip() for cell in row
-    )
+    name, label, sample_id, split = map(_text, row)
     place = SPLITS.get((split or "").lower())
     if place is None:
         raise UserError(f"{path}, image {number:,}: split '{split}' is not train, val or test.")
@@ -255,6 +253,13 @@ def _add(
             "--allow-outside."
         )
     found.add(name, label or None, sample_id or name, place)
+
+
+def _text(cell: Any) -> str | None:
+    """What a cell says. Numbers beside empty cells come as floats: class 3 is no class "3.0"."""
+    if isinstance(cell, float):
+        cell = None if np.isnan(cell) else int(cell) if cell.is_integer() else cell
+    return None if cell is None or cell == "" else str(cell).strip()
 
 
 def _outside(root: Path, name: str) -> bool:
