@@ -27,6 +27,8 @@ from josrc.errors import closest
 
 # A run may be resumed from another folder, so its files keep their whole path.
 File = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
+# A run stays the same run wherever it is computed, its data lies and its numbers are shown.
+CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root"}
 NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
 
 
@@ -235,6 +237,10 @@ class RunConfig(Section):
                     yield f"{prefix}{key}", value
 
         return dict(pairs(self.model_dump(mode="json"), ""))
+
+    def identity(self) -> dict[str, Any]:
+        """What makes a run this run and no other, by key."""
+        return {key: value for key, value in self.flat().items() if key not in CHANGEABLE}
 
     def without_weights(self) -> Self:
         """The same, its networks beginning untrained."""

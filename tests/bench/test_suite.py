@@ -130,7 +130,7 @@ def test_a_killed_suite_goes_on_with_the_run_in_flight(
     monkeypatch.setattr(Trainer, "_train_epoch", dies_in_the_fifth_epoch)
     with pytest.raises(RuntimeError, match="killed"):
         run(tmp_path, options=options)
-    run(tmp_path, options=options)
+    run(tmp_path, options=options | {"engine": "eager"})  # how it is computed is not what it is
 
     assert calls[5] == 1, "the second cell goes on after its first epoch"
     for file in (whole / "results").rglob("*.json"):

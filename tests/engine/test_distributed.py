@@ -136,7 +136,7 @@ def together(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Togeth
 
     def stepper(size: int) -> None:
         steps.append(size)
-        begun.signal = 15 if len(steps) == 7 else None
+        begun.stop.signal = 15 if len(steps) == 7 else None
         original(size)
 
     begun.stepper = stepper

@@ -102,7 +102,7 @@ def test_a_run_with_memory_goes_on_to_the_last_bit(tmp_path: Path, method: str, 
     def stepper(size: int) -> None:
         taken.append(size)
         if len(taken) == step:
-            stopped.signal = 15
+            stopped.stop.signal = 15
         original(size)
 
     stopped.stepper = stepper

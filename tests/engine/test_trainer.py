@@ -59,7 +59,7 @@ def interrupt_at(made: Trainer, step: int) -> None:
         nonlocal count
         count += 1
         if count == step:
-            made.signal = 15
+            made.stop.signal = 15
         original(size)
 
     made.stepper = stepper
@@ -363,7 +363,7 @@ def test_a_run_that_is_going_wrong_keeps_its_last_good_checkpoint(tmp_path: Path
         steps.append(size)
         if len(steps) == 7:
             made.program.loss_sum.fill_(math.nan)
-            made.signal = 2
+            made.stop.signal = 2
 
     made.stepper = stepper
     with pytest.raises(InterruptedRunError, match="last good checkpoint is kept"):

@@ -194,7 +194,7 @@ def keep(results: Path, key: ResultKey, summary: dict[str, Any], trainer: Traine
 def begin_or_go_on(trainer: Trainer) -> None:
     """Make the folder of a run, or go back to the checkpoint of the same run in it."""
     folder, config = trainer.folder, trainer.config
-    if folder.config.is_file() and folder.read_config() == config:
+    if folder.config.is_file() and folder.read_config().identity() == config.identity():
         trainer.restore()
     else:
         folder.clear()

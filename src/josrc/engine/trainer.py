@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import shlex
-import signal
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -24,15 +20,14 @@ from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.events import Listener
 from josrc.engine.health import Health
+from josrc.engine.interruption import StopRequest
 from josrc.engine.metrics import Row
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, versions
-from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
+from josrc.errors import TrainingFailedError, UserError
 
 # A checkpoint is written when the last one is this many times its own cost ago.
 CHECKPOINT_PATIENCE = 100
-# A run stays the same run wherever it is computed, its data lies and its numbers are shown.
-CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root"}
 
 
 class Trainer:
@@ -77,7 +72,7 @@ class Trainer:
         self.rows: list[Row] = []
         # Over all sessions of this run.
         self.seconds, self.peak_memory = 0.0, 0.0
-        self.signal: int | None = None
+        self.stop = StopRequest(folder.path)
         self._saved_at, self._save_cost = 0.0, 0.0
         if resuming:
             self.restore()
@@ -116,7 +111,7 @@ class Trainer:
         self._saved_at = time.monotonic()
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        with self._signals():
+        with self.stop.heard():
             self._tell("started", self.config.epochs, self.epoch)
             try:
                 while self.epoch < self.config.epochs:
@@ -135,7 +130,7 @@ class Trainer:
         begun = time.monotonic()
         row = self.program.begin_epoch(self.config, self.epoch, self.position)
         for size in self.program.loader.sizes(self.position):
-            if self._stop_wanted():
+            if self.stop.granted():
                 self._interrupt(time.monotonic() - begun)
             self.program.loader.prepare(size)
             self.stepper(size)
@@ -231,52 +226,8 @@ class Trainer:
             f"; best weights: {self.folder.best}." if self.folder.best.is_file() else "."
         )
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Turn Ctrl-C and SIGTERM into a request; a second one ends at once.
-
-        A request that comes too late to stop this run is handed on when it has ended.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def request(number: int, frame: FrameType | None) -> None:
-            # torchrun may send a second one while the first still has to be agreed on.
-            if self.signal is not None and distributed.world() == 1:
-                raise InterruptedRunError(
-                    number, self.folder.path, "what was saved before is whole"
-                )
-            self.signal = number
-
-        wanted = [
-            n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN
-        ]
-        before = {number: signal.signal(number, request) for number in wanted}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        if self.signal is not None:
-            signal.raise_signal(self.signal)
-
-    def _stop_wanted(self) -> bool:
-        """Whether somebody asked to stop; of several processes all stop at the same step.
-
-        They ask each other before every step, on the host: one that has ended is noticed here, and
-        not by a device that waits for it.
-        """
-        if distributed.world() == 1:
-            return self.signal is not None
-        agreed = distributed.highest(self.signal or 0)
-        if agreed:  # else the present one stays: it may have come just now, and counts next time
-            self.signal = agreed
-        return agreed > 0
-
     def _interrupt(self, seconds: float) -> None:
         """Save and stop; a run that is going wrong keeps its last good checkpoint instead."""
-        assert self.signal is not None
         self.seconds += seconds
         saved = "its last good checkpoint is kept"
         if not self._sick() and math.isfinite(self.program.loss_sum.item()):
@@ -285,7 +236,7 @@ class Trainer:
                 self.save()
             saved = "the state is saved"
         distributed.highest(0)  # the first to end must not end the one that saves
-        raise InterruptedRunError(self.signal, self.folder.path, saved)
+        raise self.stop.stopped(saved)
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -301,7 +252,7 @@ class Trainer:
             "seconds": self.seconds,
             "peak_memory_mib": self._peak_memory(),
             "rows": self.rows,
-            "config": _identity(self.config),
+            "config": self.config.identity(),
         }
         save_tensors(self.folder.checkpoint, tensors, story)
         self._saved_at = time.monotonic()
@@ -332,7 +283,7 @@ class Trainer:
 
     def _check_identity(self, saved: dict[str, Any]) -> None:
         """A run goes on only with the settings it began with."""
-        own = _identity(self.config)
+        own = self.config.identity()
         for key in sorted(own.keys() | saved.keys()):
             if own.get(key) != saved.get(key):
                 raise ValueError(f"{key} was {saved.get(key)!r} and is now {own.get(key)!r}")
@@ -398,8 +349,3 @@ class Trainer:
     def _tell(self, event: str, *values: Any) -> None:
         for listener in self.listeners:
             getattr(listener, event)(*values)
-
-
-def _identity(config: RunConfig) -> dict[str, Any]:
-    """What makes a run this run, by key."""
-    return {key: value for key, value in config.flat().items() if key not in CHANGEABLE}
