@@ -188,13 +188,20 @@ def resume(
 
 
 @app.command()
-def audit(run: RunArgument, data_root: DataRoot = None) -> None:
+def audit(
+    run: RunArgument,
+    noise_rate: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of wrong labels, if you know it: 0.05, say."),
+    ] = None,
+    data_root: DataRoot = None,
+) -> None:
     """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
     from josrc.audit.folder import odd_class, verdict_line
     from josrc.judged import audit as audit_run
     from josrc.terminal import say
 
-    summary = audit_run(run, data_root=data_root)
+    summary = audit_run(run, noise_rate=noise_rate, data_root=data_root)
     say(_console(), verdict_line(summary, run / "audit"))
     odd = odd_class(summary)
     if odd:

@@ -32,11 +32,17 @@ def held_out_answers(program: Program) -> NDArray[Any] | None:
     return None if found is None else found.cpu().numpy()
 
 
-def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str, Any]:
+def audit(
+    path: str | Path,
+    *,
+    noise_rate: float | None = None,
+    data_root: str | Path | None = None,
+) -> dict[str, Any]:
     """Write the verdicts on the samples of a run, finished or not.
 
     Args:
         path: the run folder.
+        noise_rate: share of wrong labels, those of foreign images included, where it is known.
         data_root: where the data is now, if it has moved.
 
     Returns:
@@ -53,7 +59,7 @@ def audit(path: str | Path, *, data_root: str | Path | None = None) -> dict[str,
         held_out = None
         if doubtful(source.val):
             held_out = held_out_answers(Trainer(config, source, folder, resuming=True).program)
-        summary = write_audit(folder.audit, ledger, source, held_out)
+        summary = write_audit(folder.audit, ledger, source, held_out, noise_rate)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
             write_report(folder, config, source)
         return summary

@@ -77,6 +77,18 @@ def test_auditing_again_writes_the_same(run: Path, capsys: pytest.CaptureFixture
     assert "verdicts.csv" in said
 
 
+def test_a_known_noise_rate_is_kept_beside_the_verdicts_until_the_next_audit(run: Path) -> None:
+    before = (run / "audit" / "verdicts.csv").read_bytes()
+    assert josrc("audit", run, "--noise-rate", "0.1") == 0
+    summary = json.loads((run / "audit" / "summary.json").read_text())
+    assert summary["known_noise_rate"] == 0.1
+    assert summary["noise_rate"] == pytest.approx(0.1, abs=1e-3)
+    assert josrc("audit", run, "--noise-rate", "1.5") == 2
+    assert josrc("audit", run) == 0
+    assert (run / "audit" / "verdicts.csv").read_bytes() == before
+    assert json.loads((run / "audit" / "summary.json").read_text())["known_noise_rate"] is None
+
+
 @pytest.mark.parametrize("method", method_names())
 def test_every_method_trains_and_judges(tmp_path: Path, method: str) -> None:
     arguments = ["model.width=0.25", "--method", method, "--epochs", "2", "--batch-size", "256"]

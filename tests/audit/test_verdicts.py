@@ -209,6 +209,36 @@ def test_without_foreign_images_none_is_invented(made: Made) -> None:
     assert (verdicts.group[made["kind"][rows] == 1] == 2).mean() < 0.15
 
 
+def test_a_known_noise_rate_decides_how_many_are_accused_and_not_who(made: Made) -> None:
+    # A tenth is wrong, and half of the right labels are of images that the network finds hard.
+    generator = np.random.default_rng(3)
+    wrong = np.arange(len(made["given"])) < 40
+    centre = np.where(wrong, -3.0, np.where(np.arange(len(wrong)) % 2 == 0, -1.5, 2.0))
+    odds = generator.normal(centre, 0.7)
+    findings = replace(made["findings"], support=1 / (1 + np.exp(-odds)), lead=np.tanh(odds))
+    guessed = judge(findings, made["given"])
+    known = judge(findings, made["given"], noise_rate=0.1)
+
+    order = np.argsort(guessed.p_clean)
+    assert (np.diff(known.p_clean[order]) >= 0).all()
+    accused, before = known.group > 0, guessed.group > 0
+    assert np.flatnonzero(accused).tolist() == sorted(order[:40])
+    assert before.sum() > 150
+    assert wrong[accused].mean() > 2 * wrong[before].mean()
+
+
+@pytest.mark.parametrize(("noise_rate", "accused"), [(0.0, 0), (1.0, 399)])
+def test_the_least_and_the_highest_noise_rate(made: Made, noise_rate: float, accused: int) -> None:
+    assert (judge(made["findings"], made["given"], noise_rate).group > 0).sum() == accused
+
+
+def test_a_known_noise_rate_holds_for_held_out_images_too(made: Made) -> None:
+    usual = judge(made["findings"], made["given"], noise_rate=0.0).usual
+    given = np.zeros(1, dtype=int)
+    findings = held_out_findings(np.array([[0.05, 0.85, 0.05, 0.05]]), given)
+    assert judge_held_out(findings, given, usual).group.tolist() == [0]
+
+
 def test_held_out_images_are_judged_by_what_is_usual(made: Made) -> None:
     usual = judged(made).usual
     right, wrong = [0.8, 0.1, 0.05, 0.05], [0.05, 0.85, 0.05, 0.05]

@@ -44,6 +44,7 @@ def write_audit(
     ledger: Mapping[str, NDArray[Any]],
     source: Source,
     held_out: NDArray[Any] | None = None,
+    noise_rate: float | None = None,
 ) -> dict[str, Any]:
     """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary.
 
@@ -52,6 +53,7 @@ def write_audit(
         ledger: what training found out.
         source: what it was trained on.
         held_out: what the final network says of the held-out images, ``(held, classes)``.
+        noise_rate: share of wrong labels, where it is known.
     """
     if len(ledger["visits"]) != len(source):
         raise UserError(
@@ -59,7 +61,7 @@ def write_audit(
             f"{len(source):,}: it was made with other data."
         )
     findings = Findings.of(ledger)
-    verdicts = judge(findings, source.given)
+    verdicts = judge(findings, source.given, noise_rate)
     parts = [Judged(verdicts, findings, source.given, source.ids, source.paths)]
     if source.val is not None and held_out is not None:
         val = source.val
@@ -68,6 +70,7 @@ def write_audit(
         parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     summary = summarise(parts, source.closed_names)
+    summary["known_noise_rate"] = noise_rate
     summary["visits"] = int(ledger["visits"].max())
     write_summary(folder / "summary.json", summary)
     return summary

@@ -133,6 +133,7 @@ class Usual:
             where too little was in doubt.
         doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
         confidence: median confidence about images whose label is believed.
+        shift: log-odds that all labels gain, or lose, where it is known how many are wrong.
     """
 
     labels: TwoNormals | None
@@ -140,6 +141,7 @@ class Usual:
     doubts: TwoNormals | None
     doubt: tuple[float, float]
     confidence: float
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -175,14 +177,24 @@ class Verdicts:
         return Verdicts(**{name: getattr(self, name)[rows] for name in names}, usual=self.usual)
 
 
-def judge(findings: Findings, given: Labels) -> Verdicts:
-    """Verdicts on the samples of a training run, from the ledger and the given labels ``(N,)``."""
+def judge(findings: Findings, given: Labels, noise_rate: float | None = None) -> Verdicts:
+    """Verdicts on the samples of a training run.
+
+    Args:
+        findings: from its ledger.
+        given: the given labels, ``(N,)``.
+        noise_rate: share of wrong labels, those of foreign images included, where it is known:
+            so many are accused. The two heaps tell which labels are worse than others; how many of
+            them are wrong they only guess, and guess too high where most images are hard.
+    """
     seen = findings.visits > 0
     if not seen.any():
         raise UserError("Training has not seen a single sample yet, so there is nothing to audit.")
     labels = _label_heaps(findings.part(seen))
     confusion = systematic_confusion(findings, given)
-    p_clean = _p_clean(findings, given, labels, confusion)
+    odds = _label_odds(findings, given, labels, confusion)
+    shift = 0.0 if noise_rate is None else -float(np.quantile(odds[seen], noise_rate))
+    p_clean = sigmoid(odds + shift)
     suspect = seen & (p_clean < 0.5)
     believed = seen & ~suspect if (seen & ~suspect).any() else seen
     doubt = logit(findings.doubt)
@@ -192,13 +204,15 @@ def judge(findings: Findings, given: Labels) -> Verdicts:
         doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
         doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
         confidence=float(np.median(findings.confidence[believed])),
+        shift=shift,
     )
     return _verdicts(findings, p_clean, usual)
 
 
 def judge_held_out(findings: Findings, given: Labels, usual: Usual) -> Verdicts:
     """Verdicts on images that were not trained on, by what is usual in the training data."""
-    return _verdicts(findings, _p_clean(findings, given, usual.labels, usual.confusion), usual)
+    odds = _label_odds(findings, given, usual.labels, usual.confusion)
+    return _verdicts(findings, sigmoid(odds + usual.shift), usual)
 
 
 def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
@@ -269,12 +283,14 @@ def _label_heaps(findings: Findings) -> TwoNormals | None:
     return heaps if lower.any() and np.median(findings.lead[lower]) < 0 else None
 
 
-def _p_clean(
+def _label_odds(
     findings: Findings, given: Labels, labels: TwoNormals | None, confusion: Confusion
 ) -> Vector:
+    """Log-odds that each label is right."""
     lost = confusion.of(given, findings.rival) * findings.rival_share
     odds = LEAD * findings.lead if labels is None else labels.log_odds(logit(findings.support))
-    return sigmoid(odds - SYSTEMATIC * lost)
+    found: Vector = odds - SYSTEMATIC * lost
+    return found
 
 
 def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
