@@ -282,6 +282,24 @@ def test_an_accuracy_is_called_one_only_where_it_is(
     assert words in found["note"]
 
 
+def test_the_page_asks_how_many_are_wrong_until_somebody_says_so(
+    audited_run: Callable[[], Path],
+) -> None:
+    run = audited_run()
+    asks = f"josrc audit {run} --noise-rate 0.05"
+    page = Page(report(run)).text.replace("\u00a0", " ")
+    assert asks in page
+    assert "Estimated noise" in page
+
+    summary = json.loads((run / "audit" / "summary.json").read_text())
+    told = summary | {"known_noise_rate": 0.665, "noise_rate": 2 / 3}
+    (run / "audit" / "summary.json").write_text(json.dumps(told))
+    page = Page(report(run)).text.replace("\u00a0", " ")
+    assert "The 66.7 % of the labels that look worst." in page
+    assert "Noise, as you said" in page
+    assert asks not in page
+
+
 def test_the_page_says_what_was_found(audited_run: Callable[[], Path]) -> None:
     run = audited_run()
     page = Page(report(run))

@@ -21,6 +21,8 @@ from josrc.sizing import OWN_IMAGES
 
 # Rows and columns of the matrix of confusions, and lines of the lists beside and above it.
 MATRIX, PAIRS, CLASSES = 12, 10, 200
+# With more labels than these called wrong, some people will not believe it, and may be right.
+MANY = 0.15
 # Steps of shade in the matrix.
 SHADES = 8
 # The curves: title, unit, the range that is always shown, and each line's column, name and colour.
@@ -79,6 +81,7 @@ def overview(
             for verdict, count in audit["counts"].items()
         ],
         "really_wrong": really_wrong(folder, audit, truth),
+        "told": _told(audit),
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
         "steps": next_steps(folder, config, audit),
@@ -91,6 +94,8 @@ def headline(audit: Mapping[str, Any]) -> str:
     if wrong == 0:
         return "No label looks wrong."
     share = audit["noise_rate"]
+    if _told(audit):
+        return f"The {100 * share:.3g}\u00a0% of the labels that look worst."
     if share < 0.01:
         return f"{wrong:,} of {audit['samples']:,} labels {'look' if wrong > 1 else 'looks'} wrong."
     return f"About {100 * share:.0f}\u00a0% of the labels look wrong."
@@ -215,6 +220,12 @@ def next_steps(
         return steps
     look = "They begin with the most certain. Believe your eyes."
     steps.append({"link": "Look at the images.", "text": look})
+    if config.recipe == OWN_IMAGES and audit["noise_rate"] > MANY and not _told(audit):
+        text = (
+            "Is it so many? Of a hundred images drawn at random count those whose label is wrong. "
+            "If they are five:"
+        )
+        steps.append({"text": text, "command": f"josrc audit {path} --noise-rate 0.05"})
     steps.append({"text": "Decide, with one key an image.", "command": f"josrc review {path}"})
     if config.recipe == OWN_IMAGES:
         steps.append(
@@ -224,6 +235,11 @@ def next_steps(
             }
         )
     return steps
+
+
+def _told(audit: Mapping[str, Any]) -> bool:
+    """Whether somebody said how many labels are wrong."""
+    return audit.get("known_noise_rate") is not None
 
 
 def _percent(part: int, whole: int) -> float:
