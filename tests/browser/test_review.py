@@ -35,6 +35,25 @@ def at(page: Any, row: int) -> None:
     page.locator(f"#sample-{row}.cursor").wait_for()
 
 
+def test_a_spot_check_ends_with_the_command_that_makes_use_of_it(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    page = visit(serving(reviewed)[1], width=390, height=780)
+    at(page, 0)
+    page.locator("[value=spot_check]").click()
+    page.locator("#left", has_text="0 of 0 wrong, 24 left").wait_for()
+    page.keyboard.press("r")
+    page.locator("#left", has_text="1 of 1 wrong, 23 left").wait_for()
+    page.locator("#sample-8").click()
+    page.keyboard.press("End")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("k")
+    page.locator("#left", has_text="0 of 24 wrong: josrc audit RUN --noise-rate 0.00").wait_for()
+    page.keyboard.press("u")
+    page.locator("#left", has_text="1 of 1 wrong, 23 left").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
 def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: Visit) -> None:
     page = visit(serving(reviewed)[1])
     # The queue: 0, 8, 16, 1, 9, 17, 2, 10, 18, 3, 11, 19, then the foreign ones 4, 12, 20.

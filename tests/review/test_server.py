@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from commands import josrc
 from josrc.cli import main
+from josrc.data.source import load_source
 from josrc.review.store import Store
+from josrc.runs import configure
 
 Serving = Callable[[Path], tuple[Any, str]]
 OTHER = "http://evil.example"
@@ -167,6 +171,17 @@ def test_the_token_opens_the_page_and_becomes_a_cookie(reviewed: Path, serving: 
         if line.split()[1].endswith(port) and line.split()[3] == "0A"
     ]
     assert listening == [f"0100007F{port}"], "127.0.0.1 alone"
+
+
+def test_data_known_by_name_has_pictures_too(tmp_path: Path, serving: Serving) -> None:
+    noise = ["--noise", "symmetric", "--rate", "0.3", "--method", "standard", "--epochs", "1"]
+    assert josrc("train", "digits-o", *noise, "--quiet", "--out", tmp_path / "run") == 0
+    client = Client(serving(tmp_path / "run")[1])
+    status, _, content = client.ask("GET", "/thumbnail/0")
+    assert status == 200
+    grey = np.asarray(Image.open(io.BytesIO(content)).convert("L"))
+    given = load_source(configure("digits-o", noise="symmetric", rate=0.3).data)
+    np.testing.assert_array_equal(grey, given.images[0, :, :, 0])
 
 
 def test_pictures_come_by_row_are_kept_and_leave_the_originals_alone(

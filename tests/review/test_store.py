@@ -53,6 +53,7 @@ FILTERS = {
     "open": (Filter(verdict="mislabelled", given="cat", state="open"), {8, 10, 11}),
     # 0.99, 0.89, 0.79, 0.69 ... less 0.01 a class: from the fourth on all are below 0.7
     "borderline": (Filter(verdict="borderline"), {r for r in range(24) if r % 8 > 2}),
+    "spot check": (Filter(verdict="spot_check", given="cat"), set(range(8, 16))),
     "nonsense": (Filter(verdict="'; DROP TABLE sample; --"), set()),
 }  # fmt: skip
 
@@ -62,6 +63,31 @@ def test_filters(store: Store, name: str) -> None:
     store.decide([9], "keep")
     chosen, expected = FILTERS[name]
     assert set(rows(store, chosen)) == expected
+
+
+def test_a_spot_check_draws_a_hundred_whatever_their_verdict_and_counts_what_is_wrong(
+    tmp_path: Path,
+) -> None:
+    with (tmp_path / "verdicts.csv").open("w", newline="") as file:
+        csv.writer(file).writerow(COLUMNS)
+        for row in range(1000):
+            verdict = "mislabelled" if row < 300 else "clean"
+            csv.writer(file).writerow([row, "", "a", verdict, "b", 0.5, 0.5, 0.9, "why"])
+    store = Store(tmp_path)
+    drawn = rows(store, Filter(verdict="spot_check"))
+    assert len(set(drawn)) == 100
+    assert 15 <= sum(row < 300 for row in drawn) <= 45
+    assert store.spot_check() == {"samples": 100, "decided": 0, "wrong": 0}
+    other = next(row for row in range(1000) if row not in drawn)
+    store.decide([drawn[0], drawn[1], other], "remove")
+    store.decide([drawn[1]], "keep")
+    store.decide([drawn[2]], "label", "b")
+    assert store.spot_check() == {"samples": 100, "decided": 3, "wrong": 2}
+    store.close()
+    (tmp_path / "index.sqlite").unlink()
+    again = Store(tmp_path)
+    assert rows(again, Filter(verdict="spot_check")) == drawn
+    again.close()
 
 
 def test_review_and_report_call_the_same_borderline(tmp_path: Path) -> None:

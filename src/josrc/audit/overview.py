@@ -222,8 +222,8 @@ def next_steps(
     steps.append({"link": "Look at the images.", "text": look})
     if config.recipe == OWN_IMAGES and audit["noise_rate"] > MANY and not _told(audit):
         text = (
-            "Is it so many? Of a hundred images drawn at random count those whose label is wrong. "
-            "If they are five:"
+            "Is it so many? The spot check in the review shows a hundred images drawn at random. "
+            "If five of their labels are wrong:"
         )
         steps.append({"text": text, "command": f"josrc audit {path} --noise-rate 0.05"})
     steps.append({"text": "Decide, with one key an image.", "command": f"josrc review {path}"})

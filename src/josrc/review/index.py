@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import random
 import shlex
 import sqlite3
 from collections import Counter
@@ -19,7 +20,9 @@ from josrc.data.noise import CLEAN
 from josrc.errors import UserError
 from josrc.files import replacing
 
-VERSION = 1
+VERSION = 2
+# So many samples drawn at random tell how many labels are wrong, whatever the verdicts say.
+SPOT_CHECK = 100
 # Where a sample stands in the queue: steps of its certainty, and its row to tell equals apart.
 STEPS, ROWS = 10_000, 2**32
 
@@ -27,6 +30,7 @@ SCHEMA = """
 CREATE TABLE sample (
     row INTEGER PRIMARY KEY, id TEXT, path TEXT, given TEXT, verdict TEXT, suggested TEXT,
     p_clean REAL, p_ood REAL, confidence REAL, reason TEXT, place INTEGER);
+CREATE TABLE spot_check (row INTEGER PRIMARY KEY);
 CREATE TABLE census (verdict TEXT, given TEXT, samples INTEGER);
 CREATE TABLE origin (version INTEGER, bytes INTEGER, changed INTEGER);
 """
@@ -83,6 +87,8 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
                 )
             except UnicodeEncodeError:
                 raise UserError(f"{verdicts}: a class has a name that is no UTF-8.") from None
+            drawn = spot_check(sum(census.values()))
+            database.executemany("INSERT INTO spot_check VALUES (?)", [(row,) for row in drawn])
             counts = [(*kind, count) for kind, count in census.items()]
             database.executemany("INSERT INTO census VALUES (?, ?, ?)", counts)
             database.execute("INSERT INTO origin VALUES (?, ?, ?)", origin)
@@ -115,6 +121,11 @@ def read_verdicts(path: Path) -> Iterator[list[str]]:
             if len(cells) != len(COLUMNS) or cells[3] not in TITLES.values():
                 raise UserError(f"{path}, line {lines.line_num}: this is no verdict.")
             yield cells
+
+
+def spot_check(samples: int) -> list[int]:
+    """Rows drawn at random, the same whenever it is asked; all of them where they are few."""
+    return sorted(random.Random(0).sample(range(samples), min(SPOT_CHECK, samples)))
 
 
 def shown(name: bytes | str) -> str:

@@ -55,8 +55,8 @@ class Filter:
     """Which samples are looked at; empty strings are no condition.
 
     Attributes:
-        verdict: ``clean``, ``mislabelled``, ``out_of_distribution``, ``flagged`` (the latter two)
-            or ``borderline``.
+        verdict: ``clean``, ``mislabelled``, ``out_of_distribution``, ``flagged`` (the latter two),
+            ``borderline``, or ``spot_check`` (some that were drawn at random).
         given: a given label.
         state: ``open`` or ``decided``.
         search: part of an id, a path or a label.
@@ -72,6 +72,8 @@ class Filter:
         found: list[tuple[str, list[Any]]] = [("1", [])]
         if self.verdict == "borderline":
             found.append(("place BETWEEN ? AND ? AND confidence > 0", list(borderline_places())))
+        elif self.verdict == "spot_check":
+            found.append(("row IN (SELECT row FROM spot_check)", []))
         elif self.verdict == "flagged":
             found.append(("verdict != ?", [TITLES[CLEAN]]))
         elif self.verdict:
@@ -139,7 +141,8 @@ class Store:
 
     def in_files(self) -> bool:
         """Whether every sample has a file of its own, which its verdict names."""
-        sql = "SELECT count(*) FROM sample WHERE substr(CAST(path AS BLOB), 1, 1) != x'2f'"
+        # IS NOT: the first byte of no path at all is null.
+        sql = "SELECT count(*) FROM sample WHERE substr(CAST(path AS BLOB), 1, 1) IS NOT x'2f'"
         return bool(self._read(sql, [])[0][0] == 0)
 
     def progress(self, given: str = "") -> dict[str, dict[str, int]]:
@@ -154,6 +157,14 @@ class Store:
             for verdict, count in self._read(sql, values):
                 found[verdict][key] = count
         return found
+
+    def spot_check(self) -> dict[str, int]:
+        """Of the samples drawn at random how many are decided, and found wrong or foreign."""
+        sql = (
+            "SELECT count(*), count(outcome), coalesce(sum(outcome != 'keep'), 0) "
+            "FROM spot_check LEFT JOIN decision USING (row)"
+        )
+        return dict(zip(("samples", "decided", "wrong"), self._read(sql, [])[0], strict=True))
 
     def classes(self) -> list[tuple[str, int]]:
         """Given labels and how many samples of each are not clean."""

@@ -8,7 +8,7 @@ const PAGE = 60;
 const POLL = 1500;
 const VERDICTS = [
   ["flagged", "Flagged"], ["mislabelled", "Mislabelled"], ["out_of_distribution", "Out of distribution"],
-  ["borderline", "Borderline"], ["clean", "Clean"],
+  ["borderline", "Borderline"], ["clean", "Clean"], ["spot_check", "Spot check"],
 ];
 
 const state = {
@@ -358,24 +358,34 @@ async function poll() {
     if (generation !== state.generation) return;
     state.latest = Math.max(state.latest, news.latest);
     applyChanges(news.changes);
-    showProgress(news.progress);
+    showProgress(news.progress, news.spot_check);
   } catch { /* told already */ }
 }
 
-function showProgress(progress) {
+function showProgress(progress, spot) {
   const wrong = ["mislabelled", "out_of_distribution"];
   const sum = (names, key) => names.reduce((total, name) => total + progress[name][key], 0);
-  const samples = sum(wrong, "samples");
-  const decided = sum(wrong, "decided");
+  const flagged = { samples: sum(wrong, "samples"), decided: sum(wrong, "decided") };
+  const checking = state.filter.verdict === "spot_check";
+  const { samples, decided } = checking ? spot : flagged;
   $("bar").max = Math.max(samples, 1);
   $("bar").value = decided;
-  $("left").textContent = `${number(samples - decided)} of ${number(samples)} left`;
-  $("left").title = "Flagged samples without a decision";
+  $("left").textContent = checking ? spotFound(spot) : `${number(samples - decided)} of ${number(samples)} left`;
+  $("left").classList.toggle("long", checking && decided === samples);
+  $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Flagged samples without a decision";
   for (const button of $("verdicts").children) {
     const names = button.value === "flagged" ? wrong : [button.value];
     if (button.value === "borderline") continue;
-    button.querySelector("small").textContent = number(sum(names, "samples") - sum(names, "decided"));
+    const left = button.value === "spot_check" ? spot.samples - spot.decided : sum(names, "samples") - sum(names, "decided");
+    button.querySelector("small").textContent = number(left);
   }
+}
+
+// What a spot check has found so far, and at its end the command that makes use of it.
+function spotFound({ samples, decided, wrong }) {
+  const found = `${number(wrong)} of ${number(decided)} wrong`;
+  return decided < samples ? `${found}, ${number(samples - decided)} left`
+    : `${found}: josrc audit RUN --noise-rate ${(wrong / Math.max(samples, 1)).toFixed(2)}`;
 }
 
 // --- another label -------------------------------------------------------------------------------
