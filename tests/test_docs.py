@@ -113,7 +113,7 @@ def scratch(
 ) -> Path:
     """A folder that holds whatever the docs give a name to."""
     monkeypatch.chdir(tmp_path)
-    for name in ("PATH", "DATA", "flowers"):
+    for name in ("PATH", "DATA", "flowers", "photos", "photos-test"):
         for path in pictures.glob("*/00*.png"):
             place = Path(name) / path.relative_to(pictures)
             place.parent.mkdir(parents=True, exist_ok=True)
