@@ -199,6 +199,10 @@ def test_a_hugging_face_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert files_of_test is not None
     assert files_of_test.with_tile(4)[np.array([1])][0, 0, 0, 0] == 5  # type: ignore[union-attr]
 
+    numbers = datasets.Dataset.from_dict({"image": pictures, "label": [3.0, None, 10, 3, 10, 3]})
+    numbers.save_to_disk(tmp_path / "numbers")
+    assert opened(tmp_path / "numbers").class_names == ["3", "10"]
+
 
 def test_many_rows_cost_little(tmp_path: Path) -> None:
     """Paths are bytes in one block: about as much memory as the manifest itself."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib
-import json
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,9 @@ from numpy.typing import NDArray
 
 from josrc.config import DataConfig
 from josrc.data.files import HubImages, ImageFiles, Index, Strings
+from josrc.data.manifest import MANIFESTS, Row, columns_of, library, rows_of, text_of, whole
 from josrc.data.noise import Labels
-from josrc.errors import UserError, closest
+from josrc.errors import UserError
 
 TRAIN, VAL, TEST = 0, 1, 2
 # What only a run folder of josrc has: its pictures are no data.
@@ -30,25 +28,7 @@ SPLITS = {
     **dict.fromkeys(("val", "valid", "validation", "dev"), VAL),
     **dict.fromkeys(("test", "testing"), TEST),
 }
-# Names of columns, in the order in which they are looked for.
-COLUMNS = {
-    "path": (
-        "path", "file_path", "filepath", "image_path", "img_path", "file_name", "filename", "file",
-        "image", "img",
-    ),
-    "label": (
-        "label", "given_label", "class", "class_name", "category", "target", "label_name", "labels",
-        "y",
-    ),
-    "id": ("id", "sample_id", "uid"),
-    "split": ("split", "subset"),
-}  # fmt: skip
-MANIFESTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 HUB = "hf:"
-# A row of a manifest: path, label, id and split; none where the cell is empty.
-Row = tuple[Any, Any, Any, Any]
-# From the names of all columns to those of path, label, id and split.
-Find = Callable[[Sequence[str]], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -223,12 +203,9 @@ def _read_manifest(
     path: Path, config: DataConfig, needed: Sequence[str] = ("path", "label")
 ) -> Table:
     root = path.absolute().parent
-    suffix = path.suffix.lower()
-    find = partial(_columns, config=config, path=path, needed=needed)
-    reader = {".jsonl": _json_rows, ".ndjson": _json_rows, ".parquet": _parquet_rows}
     found = Builder()
     try:
-        for number, row in enumerate(reader.get(suffix, _csv_rows)(path, find), start=1):
+        for number, row in enumerate(rows_of(path, config, needed), start=1):
             _add(found, row, number, path, root, config.allow_outside)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no UTF-8 text: save it as that ({error}).") from None
@@ -240,7 +217,7 @@ def _read_manifest(
 def _add(
     found: Builder, row: Row, number: int, path: Path, root: Path, allow_outside: bool
 ) -> None:
-    name, label, sample_id, split = map(_text, row)
+    name, label, sample_id, split = map(text_of, row)
     place = SPLITS.get((split or "").lower())
     if place is None:
         raise UserError(f"{path}, image {number:,}: split '{split}' is not train, val or test.")
@@ -255,105 +232,9 @@ def _add(
     found.add(name, label or None, sample_id or name, place)
 
 
-def _text(cell: Any) -> str | None:
-    """What a cell says. Numbers beside empty cells come as floats: class 3 is no class "3.0"."""
-    if isinstance(cell, float):
-        cell = None if np.isnan(cell) else int(cell) if cell.is_integer() else cell
-    return None if cell is None or cell == "" else str(cell).strip()
-
-
 def _outside(root: Path, name: str) -> bool:
     whole = os.path.normpath(os.path.join(root, name))  # noqa: PTH118
     return not whole.startswith(f"{root}{os.sep}")
-
-
-def _columns(
-    found: Sequence[str],
-    config: DataConfig,
-    path: Path | str,
-    needed: Sequence[str] = ("path", "label"),
-) -> dict[str, str]:
-    """Which columns hold path, label, id and split; those not needed may be missing."""
-    lower = {name.strip().lower(): name for name in reversed(found)}
-    chosen = {}
-    for kind, known in COLUMNS.items():
-        wanted = {"path": config.path_column, "label": config.label_column}.get(kind)
-        if wanted is not None:
-            if wanted not in found:
-                raise UserError(f"{path} has no column '{wanted}'.{closest(wanted, found)}")
-            chosen[kind] = wanted
-            continue
-        match = next((lower[name] for name in known if name in lower), None)
-        if match is not None:
-            chosen[kind] = match
-        elif kind in needed:
-            near = closest(kind, found)
-            raise UserError(
-                f"{path} has no column for the {kind} of an image (its columns: "
-                f"{', '.join(found)}).{near if 'mean' in near else ''} Name it: "
-                f"--{kind}-column COLUMN. The first line must hold the names of the columns."
-            )
-    return chosen
-
-
-def _csv_rows(path: Path, find: Find) -> Iterator[Row]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        file.seek(0)
-        tabs = path.suffix.lower() == ".tsv" or ("\t" in first and not {",", ";"} & set(first))
-        comma = "\t" if tabs else ";" if "," not in first else ","
-        reader = csv.reader(file, delimiter=comma)
-        header = next(reader, None)
-        if header is None:
-            raise UserError(f"{path} is empty.")
-        columns = find(header)
-        places = [header.index(columns[kind]) if kind in columns else None for kind in COLUMNS]
-        for row in reader:
-            if row:
-                yield tuple(  # type: ignore[misc]
-                    row[place] if place is not None and place < len(row) else None
-                    for place in places
-                )
-
-
-def _json_rows(path: Path, find: Find) -> Iterator[Row]:
-    def parsed(number: int, line: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
-        return found
-
-    with path.open(encoding="utf-8-sig") as file:
-        lines = enumerate(file, start=1)
-        yield from _dict_rows((parsed(n, line) for n, line in lines if line.strip()), find)
-
-
-def _parquet_rows(path: Path, find: Find) -> Iterator[Row]:
-    parquet = _library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
-    with parquet.ParquetFile(path) as file:
-        columns = find(file.schema_arrow.names)
-        for batch in file.iter_batches(columns=list(set(columns.values()))):
-            yield from _dict_rows(batch.to_pylist(), find)
-
-
-def _dict_rows(rows: Iterable[Any], find: Find) -> Iterator[Row]:
-    columns: dict[str, str] = {}
-    for row in rows:
-        if not isinstance(row, dict):
-            raise ValueError(f"a row is a {type(row).__name__} and not an object with keys")
-        columns = columns or find(list(row))
-        path_cell, label, sample_id, split = (
-            row.get(columns[kind]) if kind in columns else None for kind in COLUMNS
-        )
-        yield path_cell, label, sample_id, split
-
-
-def _library(module: str, extra: str, why: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise UserError(f"{why}: install josrc[{extra}] to read it.") from None
 
 
 # --- Hugging Face --------------------------------------------------------------------------------
@@ -365,12 +246,12 @@ def _is_saved_dataset(path: Path) -> bool:
 
 def _read_hub(name: str, config: DataConfig) -> Table:
     """A data set saved by ``save_to_disk``, or one that the library finds by its name."""
-    library = _library("datasets", "hf", f"{name} is a Hugging Face data set")
+    datasets = library("datasets", "hf", f"{name} is a Hugging Face data set")
     try:
         if name.startswith(HUB):
-            loaded = library.load_dataset(name.removeprefix(HUB))
+            loaded = datasets.load_dataset(name.removeprefix(HUB))
         else:
-            loaded = library.load_from_disk(name)
+            loaded = datasets.load_from_disk(name)
     except Exception as error:  # network, hub and files fail in many ways
         raise UserError(f"{name} can't be loaded: {error}") from None
     parts = dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
@@ -378,15 +259,15 @@ def _read_hub(name: str, config: DataConfig) -> Table:
     kinds: dict[str, str] = {}
     for part, rows in parts.items():
         if part.lower() in SPLITS:
-            kinds = kinds or _columns(rows.column_names, config, name)
+            kinds = kinds or columns_of(rows.column_names, config, name)
             _add_hub_rows(found, rows, part, kinds)
             used.append(rows)
     if not used:
         raise UserError(f"{name} has no split 'train' (it has: {', '.join(parts)}).")
-    rows = library.concatenate_datasets(used)
+    rows = datasets.concatenate_datasets(used)
     column = kinds["path"]
-    if isinstance(rows.features[column], library.Image):
-        rows = rows.cast_column(column, library.Image(decode=False))
+    if isinstance(rows.features[column], datasets.Image):
+        rows = rows.cast_column(column, datasets.Image(decode=False))
     table = found.table(Path())
     index = np.arange(len(table.ids))
     images = HubImages(table.ids, Path(), rows=rows, column=column, index=index)
@@ -395,7 +276,7 @@ def _read_hub(name: str, config: DataConfig) -> Table:
 
 def _add_hub_rows(found: Builder, rows: Any, part: str, columns: dict[str, str]) -> None:
     names = getattr(rows.features[columns["label"]], "names", None)
-    for number, label in enumerate(rows[columns["label"]]):
+    for number, label in enumerate(map(whole, rows[columns["label"]])):
         text = None if label in (None, -1, "") else str(label)
         if names is not None and text is not None:
             text = str(names[label])
