@@ -21,6 +21,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from josrc.errors import closest
@@ -35,6 +36,12 @@ NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
 def phase(default: int, *, of: int = 200, description: str | None = None) -> Any:
     """A length in epochs of a run of ``of`` epochs; it scales with the run's length."""
     return Field(default, ge=0, description=description, json_schema_extra={"phase_of": of})
+
+
+def phase_of(field: FieldInfo) -> int | None:
+    """The length of the run that a setting's length belongs to; none for all other settings."""
+    extra = field.json_schema_extra
+    return int(str(extra["phase_of"])) if isinstance(extra, dict) and "phase_of" in extra else None
 
 
 # Marks a setting that reaches the step through the schedule alone: code compiled for one value of

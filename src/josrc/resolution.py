@@ -6,6 +6,7 @@ recipe for the chosen method, the user's YAML file, ``key=value`` pairs, options
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from josrc.config import MethodSettings, RunConfig
+from josrc.config import MethodSettings, RunConfig, phase_of
 from josrc.errors import UserError, closest
 
 Values = dict[str, Any]
@@ -69,6 +70,12 @@ def parse_override(pair: str) -> Values:
     except yaml.YAMLError:
         value = text
     return nested(key.strip(), value)
+
+
+def in_one_line(value: Any) -> str:
+    """A value as it is written behind ``key=``."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return text.removesuffix("...\n").rstrip()
 
 
 def nested(key: str, value: Any) -> Values:
@@ -244,8 +251,8 @@ def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, in
         value, path = getattr(section, name), f"{prefix}{name}"
         if isinstance(value, BaseModel):
             yield from _phases(value, f"{path}.")
-        elif isinstance(field.json_schema_extra, dict) and "phase_of" in field.json_schema_extra:
-            yield path, value, int(str(field.json_schema_extra["phase_of"]))
+        elif (length := phase_of(field)) is not None:
+            yield path, value, length
 
 
 def _has(values: Mapping[str, Any], path: str) -> bool:

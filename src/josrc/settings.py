@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from josrc.config import RunConfig, Section
+from josrc.config import RunConfig, Section, phase_of
 from josrc.methods import get_method
+from josrc.resolution import in_one_line
 
 # Every method has a name of its own and says no more about it.
 ELSEWHERE = {"method.name": "the method; josrc methods lists them"}
@@ -45,14 +46,13 @@ def _settings(
             yield from _settings(kind, f"{prefix}{name}.", {})
         else:
             key = prefix + name
-            default = "" if field.is_required() else _written(field.default)
+            default = "" if field.is_required() else in_one_line(field.default)
             yield Setting(key, default, ELSEWHERE.get(key) or _meaning(field))
 
 
 def _meaning(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    scaled = extra.get("phase_of") if isinstance(extra, dict) else None
-    choices = ", ".join(_written(value) for value in _choices(field.annotation))
+    scaled = phase_of(field)
+    choices = ", ".join(in_one_line(value) for value in _choices(field.annotation))
     notes = [
         field.description,
         choices and f"one of {choices}",
@@ -66,9 +66,3 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return tuple(value for part in get_args(annotation) for value in _choices(part))
-
-
-def _written(value: Any) -> str:
-    """A value as YAML has it."""
-    names: dict[Any, str] = {None: "null", True: "true", False: "false"}
-    return names[value] if value is None or isinstance(value, bool) else str(value)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from typing import Any
 
-import yaml
-
 from josrc.config import RunConfig
 from josrc.data.source import Source
-from josrc.resolution import Values, merge, nested, resolve
+from josrc.resolution import Values, in_one_line, merge, nested, resolve
 from josrc.run_data import settled
 from josrc.runs import OPTIONS
 from josrc.sizing import OWN_IMAGES, sized_values
@@ -66,8 +63,7 @@ def _chosen(config: RunConfig, source: Source, said: Values, new: bool) -> dict[
 def _words(key: str, value: Any) -> list[str]:
     """A setting as it is given on the command line."""
     if key not in NAMES or value is None:
-        text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
-        return [f"{key}={text}".removesuffix("...\n").rstrip()]
+        return [f"{key}={in_one_line(value)}"]
     option = NAMES[key].replace("_", "-")
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]

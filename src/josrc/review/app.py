@@ -55,8 +55,8 @@ class Review:
         latest = changes[-1][0] if changes else since
         rows = [{"row": row, "outcome": o, "label": label} for _, row, o, label in changes]
         progress = self.store.progress(request.query_params.get("given", ""))
-        answer = {"progress": progress, "spot_check": self.store.spot_check()}
-        return JSONResponse({"latest": latest, "changes": rows} | answer)
+        progress["spot_check"] = self.store.spot_check()
+        return JSONResponse({"latest": latest, "changes": rows, "progress": progress})
 
     def thumbnail(self, request: Request) -> Response:
         """A small picture."""

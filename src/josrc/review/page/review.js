@@ -358,26 +358,26 @@ async function poll() {
     if (generation !== state.generation) return;
     state.latest = Math.max(state.latest, news.latest);
     applyChanges(news.changes);
-    showProgress(news.progress, news.spot_check);
+    showProgress(news.progress);
   } catch { /* told already */ }
 }
 
-function showProgress(progress, spot) {
+function showProgress(progress) {
   const wrong = ["mislabelled", "out_of_distribution"];
   const sum = (names, key) => names.reduce((total, name) => total + progress[name][key], 0);
-  const flagged = { samples: sum(wrong, "samples"), decided: sum(wrong, "decided") };
   const checking = state.filter.verdict === "spot_check";
-  const { samples, decided } = checking ? spot : flagged;
+  const counted = checking ? ["spot_check"] : wrong;
+  const samples = sum(counted, "samples");
+  const decided = sum(counted, "decided");
   $("bar").max = Math.max(samples, 1);
   $("bar").value = decided;
-  $("left").textContent = checking ? spotFound(spot) : `${number(samples - decided)} of ${number(samples)} left`;
+  $("left").textContent = checking ? spotFound(progress.spot_check) : `${number(samples - decided)} of ${number(samples)} left`;
   $("left").classList.toggle("long", checking && decided === samples);
   $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Flagged samples without a decision";
   for (const button of $("verdicts").children) {
     const names = button.value === "flagged" ? wrong : [button.value];
     if (button.value === "borderline") continue;
-    const left = button.value === "spot_check" ? spot.samples - spot.decided : sum(names, "samples") - sum(names, "decided");
-    button.querySelector("small").textContent = number(left);
+    button.querySelector("small").textContent = number(sum(names, "samples") - sum(names, "decided"));
   }
 }
 
