@@ -25,7 +25,7 @@ from josrc.cli_options import (
     RunArgument,
     names,
 )
-from josrc.errors import InterruptedRunError, UserError
+from josrc.errors import InterruptedRunError, UserError, sentence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -357,7 +357,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except InterruptedRunError as stop:
         _leave(str(stop), 128 + stop.signal_number)
     except OSError as error:
-        _leave(f"josrc: {error}. What was saved before is whole.", 2)
+        _leave(f"josrc: {sentence(error)} What was saved before is whole.", 2)
 
 
 def _processes() -> int:

@@ -1,10 +1,29 @@
 """Errors that people see."""
 
 import difflib
+import errno
 import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+
+# What can be done about errors of the system.
+RIGHTS = "Take another place, or change who may use it (chmod, chown)."
+ROOM = "Make room there, or take a place on another disk."
+ADVICE = {
+    errno.EACCES: RIGHTS,
+    errno.EPERM: RIGHTS,
+    errno.EROFS: "Nothing can be written there: take another place, or a copy of the run.",
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EISDIR: "Name a file in it, or another one.",
+    errno.ENOTDIR: "Take another place: a part of this path is a file, and no folder.",
+    errno.EEXIST: "Take another name: this one is taken by something else.",
+    errno.ENOENT: "Look whether it is spelled right, and still there.",
+    errno.ENAMETOOLONG: "Take a shorter name.",
+    errno.EXDEV: "Hard links don't reach another disk: --link sym or --copy does.",
+    errno.EMFILE: "Allow more open files (ulimit -n), or use fewer --workers.",
+}
 
 
 class UserError(Exception):
@@ -32,6 +51,21 @@ class InterruptedRunError(Exception):
             f"Stopped by {signal.Signals(signal_number).name}; {saved}.\n"
             f"Go on with: josrc resume {shlex.quote(str(folder))}"
         )
+
+
+def reason(error: Exception) -> str:
+    """Why something failed: an error of the system with what to do, and without its number."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    return f"{error.strerror}. {ADVICE.get(error.errno, 'Try again, or take another place.')}"
+
+
+def sentence(error: Exception) -> str:
+    """The same with the path that could not be used, if the error knows one."""
+    path, why = None, reason(error).removesuffix(".")
+    if isinstance(error, OSError):
+        path = error.filename2 or error.filename
+    return f"{path} can't be used: {why}." if path else f"{why}."
 
 
 def closest(word: str, known: Sequence[str], prefix: str = "") -> str:

@@ -8,6 +8,7 @@ same probabilities as the run's own networks.
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import warnings
 from collections.abc import Callable
@@ -153,9 +154,10 @@ def _read_onnx(path: Path, images: Tensor) -> NDArray[Any]:
 
 
 def _write_torch(program: ExportedProgram, path: Path) -> None:
-    # Through an open file: by its name torch would have it end in .pt2, and it is not whole yet.
-    with path.open("wb") as file:
-        torch.export.save(program, file)
+    # Through memory: torch would have a file end in .pt2, and crashes on a full disk.
+    content = io.BytesIO()
+    torch.export.save(program, content)
+    path.write_bytes(content.getbuffer())
 
 
 def _read_torch(path: Path, images: Tensor) -> NDArray[Any]:

@@ -8,6 +8,22 @@ from pathlib import Path
 
 
 @contextmanager
+def named(path: Path) -> Iterator[None]:
+    """An error of the system names this path if it names none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(partial_of(path))):
+            error.filename = str(path)
+        raise
+
+
+def partial_of(path: Path) -> Path:
+    """What a file is called until it is complete."""
+    return path.with_name(f"{path.name}.partial")
+
+
+@contextmanager
 def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Where to write what ``path`` will hold; it takes its place when it is complete.
 
@@ -16,17 +32,18 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "A folder is where a file should go", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        yield partial
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
-    if lasting:
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-    partial.replace(path)
+    partial = partial_of(path)
+    with named(path):
+        try:
+            yield partial
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+        if lasting:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        partial.replace(path)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,7 +15,7 @@ from josrc.audit.reasons import held_out_reasons
 from josrc.audit.verdicts import Findings, held_out_findings, judge, judge_held_out
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS
-from josrc.errors import UserError
+from josrc.errors import UserError, reason
 
 PREFIX = "ledger."
 # A class is odd with so many samples, this share of them flagged, so many times that of the others.
@@ -36,7 +36,7 @@ def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
                 )
             return {name.removeprefix(PREFIX): file.get_tensor(name) for name in sorted(wanted)}
     except (SafetensorError, OSError) as error:
-        raise UserError(f"Checkpoint {checkpoint} can't be read: {error}") from None
+        raise UserError(f"Checkpoint {checkpoint} can't be read: {reason(error)}") from None
 
 
 def write_audit(

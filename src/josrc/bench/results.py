@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc.bench.paper import Cell
 from josrc.engine.metrics import COLUMNS, Row
+from josrc.errors import reason
 from josrc.files import write_text
 
 # The suite whose results are no runs but comparisons of verdicts with the truth.
@@ -137,6 +138,6 @@ def _read(path: Path, name: Path, kind: type[Kind]) -> Kind:
 def _reason(error: Exception) -> str:
     """What is wrong, on one line."""
     if not isinstance(error, ValidationError):
-        return " ".join(str(error).split())
+        return " ".join(reason(error).split())
     problems = [(".".join(map(str, p["loc"])), p["msg"]) for p in error.errors()[:3]]
     return "; ".join(": ".join(filter(None, pair)) for pair in problems)

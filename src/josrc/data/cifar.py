@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from josrc.data.source import Source
-from josrc.errors import UserError
+from josrc.errors import UserError, sentence
 
 CLASSES = 100
 OPEN_FROM = 80  # CIFAR80N-O: classes 80 to 99 are out of distribution
@@ -101,7 +101,7 @@ def _advice(folder: Path, dataset: Any, downloading: bool, error: Exception) -> 
     )
     lines = [f"CIFAR-100 was not found in {base} ({found})."]
     if downloading:
-        lines.append(f"The download failed: {error}")
+        lines.append(f"The download failed: {sentence(error)}")
     lines.append(
         f"Unpack cifar-100-python.tar.gz (the Python version of CIFAR-100) so that {base} holds "
         f"{', '.join(names)}, and pass --data-root {folder}."

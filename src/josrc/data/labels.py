@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.data.noise import Labels
-from josrc.errors import UserError
+from josrc.errors import UserError, reason
 from josrc.files import replacing
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
@@ -88,7 +88,7 @@ def read_label_file(
     try:
         values, file_true = readers[suffix](path, class_names)
     except UNREADABLE as error:
-        raise UserError(f"{path} can't be read as labels: {error}") from None
+        raise UserError(f"{path} can't be read as labels: {reason(error)}") from None
     length = samples if true is None else len(true)
     given = _checked(path, values, len(values) if length is None else length, len(class_names))
     if true is not None and file_true is not None and not np.array_equal(file_true, true):

@@ -18,7 +18,7 @@ from josrc.config import DataConfig
 from josrc.data.files import HubImages, ImageFiles, Index, Strings
 from josrc.data.manifest import MANIFESTS, Row, columns_of, library, rows_of, text_of, whole
 from josrc.data.noise import Labels
-from josrc.errors import UserError
+from josrc.errors import UserError, reason, sentence
 
 TRAIN, VAL, TEST = 0, 1, 2
 # What only a run folder of josrc has: its pictures are no data.
@@ -186,7 +186,7 @@ def _files(folder: Path) -> Iterator[str]:
     """All files below a folder but hidden ones and those of josrc's own runs, in a fixed order."""
 
     def refuse(error: OSError) -> None:
-        raise UserError(f"{error.filename} can't be read: {error.strerror}.")
+        raise UserError(f"{error.filename} can't be read: {reason(error)}")
 
     for place, folders, files in os.walk(folder, onerror=refuse):
         if set(files) >= RUN_FILES:
@@ -210,7 +210,7 @@ def _read_manifest(
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no UTF-8 text: save it as that ({error}).") from None
     except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"{path} can't be read as a manifest: {error}") from None
+        raise UserError(f"{path} can't be read as a manifest: {reason(error)}") from None
     return found.table(root)
 
 
@@ -253,7 +253,7 @@ def _read_hub(name: str, config: DataConfig) -> Table:
         else:
             loaded = datasets.load_from_disk(name)
     except Exception as error:  # network, hub and files fail in many ways
-        raise UserError(f"{name} can't be loaded: {error}") from None
+        raise UserError(f"{name} can't be loaded: {sentence(error)}") from None
     parts = dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
     found, used = Builder(), []
     kinds: dict[str, str] = {}

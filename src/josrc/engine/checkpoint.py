@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from josrc.errors import UserError
+from josrc.errors import UserError, reason
 from josrc.files import replacing
 
 STORY = "josrc"
@@ -23,7 +25,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], story: dict[str, Any]) 
         try:
             save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
         except SafetensorError as error:
-            raise OSError(f"{path} can't be written: {error}") from None
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise OSError(f"{path} can't be written: {error}") from None
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
         partial.chmod(0o644)  # safetensors lets nobody but its owner read
 
 
@@ -34,4 +39,4 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             story = json.loads((file.metadata() or {}).get(STORY, "{}"))
             return {key: file.get_tensor(key) for key in file.keys()}, story  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"Checkpoint {path} can't be read: {error}") from None
+        raise UserError(f"Checkpoint {path} can't be read: {reason(error)}") from None

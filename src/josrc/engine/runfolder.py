@@ -26,7 +26,7 @@ from josrc.engine.device import device_name
 from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import FolderInUseError, UserError
-from josrc.files import replacing, write_text
+from josrc.files import named, replacing, write_text
 from josrc.resolution import load_run_config
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
@@ -128,14 +128,14 @@ class RunFolder:
 
     def write_metrics(self, rows: Sequence[Row]) -> None:
         """Write the whole table; used when a run begins or resumes."""
-        with self.metrics.open("w", newline="", encoding="utf-8") as file:
+        with named(self.metrics), self.metrics.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
             writer.writerows(_cells(row) for row in rows)
 
     def append_metrics(self, row: Row) -> None:
         """Add the row of one epoch."""
-        with self.metrics.open("a", newline="", encoding="utf-8") as file:
+        with named(self.metrics), self.metrics.open("a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(_cells(row))
 
     def read_metrics(self) -> list[Row]:

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from josrc.errors import UserError
+from josrc.errors import UserError, sentence
 from josrc.models.cnn7 import CNN7
 from josrc.models.head import create_head
 from josrc.models.preactresnet import PreActResNet18
@@ -121,7 +121,7 @@ def _backbone(
         if not pretrained:
             raise _wrong_size(name, image_size) from error
         raise UserError(
-            f"timm could not load pretrained weights for {name}: {error}\n"
+            f"timm could not load pretrained weights for {name}: {sentence(error)}\n"
             "Without a network, pass --weights FILE."
         ) from None
     _try_out(model, name, in_channels, image_size)

@@ -15,7 +15,7 @@ from josrc.data.files import HubImages, ImageFiles
 from josrc.data.source import Source
 from josrc.data.table import SPLITS
 from josrc.errors import UserError
-from josrc.files import replacing, write_text
+from josrc.files import named, replacing, write_text
 from josrc.review.pictures import part_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def write_folder(
     _discard(partial)
     _discard(old)
     write_text(partial / MARK, "josrc apply may replace this folder.\n")
-    _fill(partial, source, samples, way)
+    with named(out):
+        _fill(partial, source, samples, way)
     if out.exists():
         out.rename(old)
     partial.rename(out)
