@@ -121,3 +121,41 @@ def test_a_manifest_that_may_not_be_read_is_told_with_advice(
     monkeypatch.setattr("josrc.data.table.rows_of", refusing(errno.EACCES))
     assert josrc("train", tmp_path / "m.csv") == 2
     assert "m.csv can't be read as a manifest: Permission denied. Take another" in said(capsys)
+
+
+WRONG_WORDS = {
+    "train digits-o --rate much": "'--rate': 'much'",
+    "train digits-o --epochs 1.5": "'--epochs': '1.5'",
+    "audit RUN --noise-rate 5": "'--noise-rate': '5'. Input should be less than or equal to 1",
+    "review RUN --port 99999": "'--port': '99999'. Input should be less than or equal to 65535",
+    "apply RUN --out a.csv --auto 90": "'--auto': '90'",
+    "apply RUN --out a.csv --link hrad": "'--link': 'hrad' is not one of 'hard', 'sym'",
+    "predict RUN PATH --top-k 0": "'--top-k': '0'. Input should be greater than or equal to 1",
+    "bench run digits --seeds none": "'--seeds': 'none'",
+    "bench loader --images 1": "'--images': '1'",
+    "eval RUN DATA --devise cpu": "No such option: --devise. Did you mean '--device'?",
+    "export RUN -out model.onnx": "Did you mean '--out'?",
+    "resume RUN --epochs 5": "No such option: --epochs. Known: --data-root, --device, --quiet",
+    "train digits-o --epochs": "'--epochs' requires an argument.",
+    "predict RUN": "Missing argument 'PATH...'. See: josrc predict --help",
+    "bench rn": "No such command 'rn'. Did you mean 'run'? See: josrc bench --help",
+}
+
+
+@pytest.mark.parametrize("words", WRONG_WORDS)
+def test_a_wrong_word_is_named_with_what_it_could_be(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert josrc(*words.split()) == 2
+    error = said(capsys)
+    assert error.startswith("josrc: ")
+    assert error.count("\n") == 1
+    assert WRONG_WORDS[words] in error
+
+
+def test_no_word_at_all_is_answered_with_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["bench"]):
+        assert josrc(*words) == 2
+        captured = capsys.readouterr()
+        assert "Usage: josrc" in captured.out
+        assert captured.err == ""

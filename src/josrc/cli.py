@@ -6,6 +6,7 @@ Heavy libraries are imported by the commands that need them: ``josrc --help`` mu
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,6 +26,7 @@ from josrc.cli_options import (
     RunArgument,
     names,
 )
+from josrc.cli_usage import UsageError, usage
 from josrc.errors import InterruptedRunError, UserError, sentence
 
 if TYPE_CHECKING:
@@ -351,9 +353,13 @@ def _report(run: Run, console: Console) -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point: a user's mistake is a message and exit code 2, never a traceback."""
     try:
-        app(arguments)
+        sys.exit(app(arguments, prog_name="josrc", standalone_mode=False))
     except UserError as error:
         _leave(f"josrc: {error}", 2)
+    except UsageError as error:
+        _leave(usage(error), 2)
+    except typer.Abort:
+        _leave("Stopped.", 128 + signal.SIGINT)
     except InterruptedRunError as stop:
         _leave(str(stop), 128 + stop.signal_number)
     except OSError as error:
@@ -371,5 +377,6 @@ def _leave(message: str, code: int) -> None:
 
         if not first_to_tell():
             sys.exit(code)
-    typer.echo(message, err=True)
+    if message:
+        typer.echo(message, err=True)
     sys.exit(code)

@@ -71,4 +71,6 @@ def sentence(error: Exception) -> str:
 def closest(word: str, known: Sequence[str], prefix: str = "") -> str:
     """`` Did you mean 'josrc'?``, or all there is where nothing is near."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f" Did you mean '{prefix}{near[0]}'?" if near else f" Known: {', '.join(known)}."
+    if near:
+        return f" Did you mean '{prefix}{near[0]}'?"
+    return f" Known: {', '.join(prefix + name for name in known)}."

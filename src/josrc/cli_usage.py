@@ -1,0 +1,40 @@
+"""What is said of a command line that typer can't take: the wrong word, and what it could be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from josrc.errors import closest
+
+# Some versions of typer use click, others have a copy of it: this class is of theirs.
+UsageError: Any = typer.BadParameter.__base__
+
+
+def usage(error: Any) -> str:
+    """A usage error as a message; empty if help was shown in its place."""
+    if hasattr(error, "possibilities"):  # of an option that does not exist
+        parameters = error.ctx.command.get_params(error.ctx)
+        options = [name[2:] for p in parameters for name in p.opts if name.startswith("--")]
+        word = error.option_name
+        text = f"No such option: {word}.{closest(word.lstrip('-'), options, '--')}"
+    else:
+        error.message = _with_value(error)
+        text = error.format_message()
+    if not text:
+        return ""
+    stop = "" if text[-1] in ".?" else "."
+    more = f" See: {error.ctx.command_path} --help" if error.ctx else ""
+    return f"josrc: {text}{stop}{more}"
+
+
+def _with_value(error: Any) -> str:
+    """What is wrong with a value, and the value, which pydantic leaves out."""
+    from pydantic import ValidationError
+
+    if not isinstance(error.__cause__, ValidationError):
+        return str(error.message)
+    problem = error.__cause__.errors()[0]
+    value, text = repr(problem["input"]), problem["msg"].removeprefix("Value error, ")
+    return text if value in text else f"{value}. {text}"
