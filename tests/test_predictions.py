@@ -66,6 +66,22 @@ def test_broken_files_are_listed_and_stop_nothing(
     assert "predicted_label_5" not in rows(out)[0], "there are four classes"
 
 
+def test_files_of_which_none_is_an_image_are_an_error(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = tmp_path / "texts", tmp_path / "p.csv"
+    folder.mkdir()
+    for name in ("a.txt", "b.png"):
+        (folder / name).write_text("not a picture")
+    assert josrc("predict", finished, folder, "--out", out) == 2
+    reasons = {Path(row["path"]).name: row["reason"] for row in rows(out)}
+    assert reasons == dict.fromkeys(("a.txt", "b.png"), "not an image of a known format")
+    captured = capsys.readouterr()
+    assert "josrc: 0 images predicted, 2 files give no image" in captured.err
+    assert str(out) in captured.err
+    assert captured.out == ""
+
+
 def test_files_folders_and_manifests_in_their_order(
     finished: Path, pictures: Path, tmp_path: Path
 ) -> None:

@@ -30,6 +30,8 @@ def write_predictions(
 ) -> str:
     """Write a line an image, in their order; those that give no image have a reason alone.
 
+    Where none does, it is an error, of which the file gives the details.
+
     Args:
         path: the file.
         images: where they lie.
@@ -64,7 +66,10 @@ def write_predictions(
     if not reasons:
         return f"{told}."
     often = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common(5))
-    return f"{told}, {reasons.total():,} files give no image ({often})."
+    told += f", {reasons.total():,} files give no image ({often})."
+    if reasons.total() == done:
+        raise UserError(f"{told} All of them are in {path}, with the reasons.")
+    return told
 
 
 def _cells(opinions: Opinion, names: Sequence[str], top_k: int) -> Iterator[list[str]]:
