@@ -182,6 +182,25 @@ def test_sure_verdicts_count_where_nobody_has_decided(
     assert names[0] in labels(reviewed)
 
 
+def test_a_confidence_that_hardly_a_verdict_has_is_told_with_lower_ones(
+    reviewed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(reviewed, ([0], "keep"))
+    out = reviewed.parent / "clean.csv"
+    for auto, told in (
+        ("0.99", "0 of 14 verdicts against a label that nobody has decided on are at least 0.99 "
+         "sure. More with --auto 0.9 (2), 0.8 (5), 0.7 (8), 0.6 (11).\n"),
+        ("0.98", "1 of 14 verdicts"),
+        ("0.9", ""),  # two of fourteen are enough
+    ):  # fmt: skip
+        assert josrc("apply", reviewed, "--auto", auto, "--out", out, "--overwrite") == 0
+        said = capsys.readouterr().out
+        assert told in said
+        assert ("nobody has decided" in said) == bool(told)
+    assert josrc("apply", reviewed, "--out", out, "--overwrite") == 0
+    assert "nobody has decided" not in capsys.readouterr().out, "nobody asked for verdicts"
+
+
 def test_paths_elsewhere_are_absolute_and_the_command_says_what_that_needs(
     reviewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,8 @@ from josrc.review.store import Decision, Store, accepted
 from josrc.terminal import say
 
 Way = Literal["copy", "hard", "sym"]
+# If fewer verdicts than this share are followed, so many lower confidences are offered.
+FEW, OFFERS = 0.1, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,11 @@ class Corrected:
 
 @dataclass
 class Tally:
-    """What was done, by count: of each outcome, by whom."""
+    """What was done, by count: of each outcome, by whom; and how sure verdicts were to do more."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
+    sure: list[float] = field(default_factory=list)
 
     def of(self, outcome: str) -> int:
         """How many samples had an outcome, whoever said so."""
@@ -65,6 +68,24 @@ class Tally:
         if empty:
             text += f"\nNo image is left of: {', '.join(empty)}."
         return text
+
+    def offers(self, auto: float) -> str:
+        """If hardly a verdict was as sure as ``auto``: how many a lower one would follow."""
+
+        def followed(least: float) -> int:
+            return sum(confidence >= least for confidence in self.sure)
+
+        if followed(auto) >= FEW * len(self.sure):
+            return ""
+        counts = {followed(auto): auto}  # the highest confidence that follows so many
+        for least in (tenths / 10 for tenths in range(9, 0, -1)):
+            counts.setdefault(followed(least), least)
+        more = [f"{least:g} ({count:,})" for count, least in counts.items() if least < auto]
+        text = (
+            f"\n{followed(auto):,} of {len(self.sure):,} verdicts against a label that nobody has "
+            f"decided on are at least {auto:g} sure."
+        )
+        return text + (f" More with --auto {', '.join(more[:OFFERS])}." if more else "")
 
 
 def apply_run(
@@ -121,8 +142,8 @@ def apply_run(
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
     say(
         console,
-        f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}\n"
-        f"Train again: {again}",
+        f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}"
+        f"{'' if auto is None else tally.offers(auto)}\nTrain again: {again}",
     )
     return tally
 
@@ -169,7 +190,10 @@ def _corrected(
         sample_id, _, given, verdict, suggested, _, _, confidence, _ = cells
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
-            who, decision = "verdict", _by_verdict(verdict, suggested, float(confidence), auto)
+            who, decision = "verdict", _by_verdict(verdict, suggested)
+            if decision is not None:
+                tally.sure.append(float(confidence))
+                decision = None if auto is None or tally.sure[-1] < auto else decision
         outcome, label = decision or ("untouched", None)
         tally.counts[outcome, who] += 1
         if outcome != "remove":
@@ -178,10 +202,9 @@ def _corrected(
             yield Corrected(row, sample_id, sys.intern(given), sys.intern(label or given))
 
 
-def _by_verdict(
-    verdict: str, suggested: str, confidence: float, auto: float | None
-) -> Decision | None:
-    if auto is None or confidence < auto or verdict == TITLES[CLEAN]:
+def _by_verdict(verdict: str, suggested: str) -> Decision | None:
+    """What a verdict against a label would do, however sure it is."""
+    if verdict == TITLES[CLEAN]:
         return None
     action, label = accepted(verdict, suggested)
     if action == "remove":
