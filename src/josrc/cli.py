@@ -353,7 +353,7 @@ def _report(run: Run, console: Console) -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point: a user's mistake is a message and exit code 2, never a traceback."""
     try:
-        sys.exit(app(arguments, prog_name="josrc", standalone_mode=False))
+        sys.exit(app(arguments, prog_name="josrc", standalone_mode=False) or 0)
     except UserError as error:
         _leave(f"josrc: {error}", 2)
     except UsageError as error:

@@ -7,6 +7,8 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+# So many words or fewer are all told beside the one that was meant.
+FEW = 5
 # What can be done about errors of the system.
 RIGHTS = "Take another place, or change who may use it (chmod, chown)."
 ROOM = "Make room there, or take a place on another disk."
@@ -69,8 +71,9 @@ def sentence(error: Exception) -> str:
 
 
 def closest(word: str, known: Sequence[str], prefix: str = "") -> str:
-    """`` Did you mean 'josrc'?``, or all there is where nothing is near."""
+    """`` Did you mean 'josrc'?``, and all there is where nothing is near or little is known."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if near:
-        return f" Did you mean '{prefix}{near[0]}'?"
-    return f" Known: {', '.join(prefix + name for name in known)}."
+    meant = f" Did you mean '{prefix}{near[0]}'?" if near else ""
+    if near and len(known) > FEW:
+        return meant
+    return f"{meant} Known: {', '.join(prefix + name for name in known)}."
