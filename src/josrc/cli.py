@@ -196,6 +196,10 @@ def audit(
         float | None,
         typer.Option(min=0, max=1, help="Share of wrong labels, if you know it: 0.05, say."),
     ] = None,
+    ood_rate: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of images of no class, if you know it: 0 for none."),
+    ] = None,
     data_root: DataRoot = None,
 ) -> None:
     """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
@@ -203,7 +207,7 @@ def audit(
     from josrc.judged import audit as audit_run
     from josrc.terminal import say
 
-    summary = audit_run(run, noise_rate=noise_rate, data_root=data_root)
+    summary = audit_run(run, noise_rate=noise_rate, ood_rate=ood_rate, data_root=data_root)
     say(_console(), verdict_line(summary, run / "audit"))
     odd = odd_class(summary)
     if odd:

@@ -36,6 +36,7 @@ def audit(
     path: str | Path,
     *,
     noise_rate: float | None = None,
+    ood_rate: float | None = None,
     data_root: str | Path | None = None,
 ) -> dict[str, Any]:
     """Write the verdicts on the samples of a run, finished or not.
@@ -43,6 +44,7 @@ def audit(
     Args:
         path: the run folder.
         noise_rate: share of wrong labels, those of foreign images included, where it is known.
+        ood_rate: share of foreign images, where it is known: 0 where each belongs to some class.
         data_root: where the data is now, if it has moved.
 
     Returns:
@@ -59,7 +61,7 @@ def audit(
         held_out = None
         if doubtful(source.val):
             held_out = held_out_answers(Trainer(config, source, folder, resuming=True).program)
-        summary = write_audit(folder.audit, ledger, source, held_out, noise_rate)
+        summary = write_audit(folder.audit, ledger, source, held_out, noise_rate, ood_rate)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
             write_report(folder, config, source)
         return summary

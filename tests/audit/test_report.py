@@ -282,7 +282,7 @@ def test_an_accuracy_is_called_one_only_where_it_is(
     assert words in found["note"]
 
 
-def test_the_page_asks_how_many_are_wrong_until_somebody_says_so(
+def test_the_page_says_between_what_the_noise_lies_and_asks_until_somebody_says_so(
     audited_run: Callable[[], Path],
 ) -> None:
     run = audited_run()
@@ -292,6 +292,11 @@ def test_the_page_asks_how_many_are_wrong_until_somebody_says_so(
     assert "Estimated noise" in page
 
     summary = json.loads((run / "audit" / "summary.json").read_text())
+    (run / "audit" / "summary.json").write_text(json.dumps(summary | {"noise_rate_low": 0.104}))
+    page = Page(report(run)).text.replace("\u00a0", " ")
+    assert "An estimated 10 to 67 % of the labels are wrong." in page
+    assert "10.4 to 66.7 %" in page
+
     told = summary | {"known_noise_rate": 0.665, "noise_rate": 2 / 3}
     (run / "audit" / "summary.json").write_text(json.dumps(told))
     page = Page(report(run)).text.replace("\u00a0", " ")

@@ -16,6 +16,7 @@ from josrc.audit.verdicts import (
     held_out_findings,
     judge,
     judge_held_out,
+    least_noise_rate,
     systematic_confusion,
 )
 from josrc.engine.ledger import Ledger
@@ -237,6 +238,46 @@ def test_a_known_noise_rate_holds_for_held_out_images_too(made: Made) -> None:
     given = np.zeros(1, dtype=int)
     findings = held_out_findings(np.array([[0.05, 0.85, 0.05, 0.05]]), given)
     assert judge_held_out(findings, given, usual).group.tolist() == [0]
+
+
+@pytest.mark.parametrize(("ood_rate", "called"), [(0.0, 0), (0.05, 20), (0.1, 40), (1.0, None)])
+def test_a_known_share_of_foreign_images_decides_how_many_are_called_so_and_not_who(
+    made: Made, ood_rate: float, called: int | None
+) -> None:
+    guessed = judged(made)
+    known = judge(made["findings"], made["given"], ood_rate=ood_rate)
+    np.testing.assert_array_equal(known.p_clean, guessed.p_clean)
+    accused = np.flatnonzero(guessed.group > 0)
+    most_doubtful = accused[np.argsort(-made["findings"].doubt[accused])]
+    expected = sorted(most_doubtful if called is None else most_doubtful[:called])
+    assert np.flatnonzero(known.group == 2).tolist() == expected
+    assert (known.suggested[known.group == 1] >= 0).all()
+
+
+def test_without_foreign_images_the_held_out_are_none_either(made: Made) -> None:
+    usual = judge(made["findings"], made["given"], ood_rate=0.0).usual
+    given = np.zeros(1, dtype=int)
+    hesitant = held_out_findings(np.array([[0.2, 0.3, 0.25, 0.25]]), given)
+    assert judge_held_out(hesitant, given, usual).group.tolist() != [2]
+
+
+def test_the_least_noise_is_that_of_the_images_the_network_is_surest_of(made: Made) -> None:
+    # 1,000 images, the first hundred without doubt: 7 of them accused, of the others 300.
+    group = np.zeros(1000, dtype=np.int8)
+    group[:7], group[100:400] = 1, 1
+    doubt = np.where(np.arange(1000) < 100, 0.1, 0.5)
+    places = np.arange(1000) % len(made["given"])
+    findings = replace(made["findings"].part(places), doubt=doubt)
+    found = replace(judged(made).part(slice(0, 0)), group=group, confidence=np.full(1000, 0.5))
+    assert least_noise_rate(findings, found) == pytest.approx(0.07)
+    # Of the others 50 are foreign beyond doubt: 5 %, and 7 % of the rest.
+    group[400:450] = 2
+    confidence = np.where(np.arange(1000) < 450, 0.95, 0.5)
+    found = replace(found, confidence=confidence)
+    assert least_noise_rate(findings, found) == pytest.approx(0.05 + 0.95 * 0.07)
+    # It is never more than what is accused.
+    group[7:] = 0
+    assert least_noise_rate(findings, found) == pytest.approx(0.007)
 
 
 def test_held_out_images_are_judged_by_what_is_usual(made: Made) -> None:

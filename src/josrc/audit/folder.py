@@ -12,7 +12,13 @@ from safetensors import SafetensorError, safe_open
 from josrc.audit.files import Judged, summarise, write_summary, write_verdicts
 from josrc.audit.gallery import clipped
 from josrc.audit.reasons import held_out_reasons
-from josrc.audit.verdicts import Findings, held_out_findings, judge, judge_held_out
+from josrc.audit.verdicts import (
+    Findings,
+    held_out_findings,
+    judge,
+    judge_held_out,
+    least_noise_rate,
+)
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS
 from josrc.errors import UserError, reason
@@ -20,6 +26,8 @@ from josrc.errors import UserError, reason
 PREFIX = "ledger."
 # A class is odd with so many samples, this share of them flagged, so many times that of the others.
 ODD_SAMPLES, ODD_RATE, ODD_RATIO = 10, 0.5, 2
+# Estimates of the noise that differ by more are told both.
+WIDE = 0.1
 
 
 def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
@@ -45,6 +53,7 @@ def write_audit(
     source: Source,
     held_out: NDArray[Any] | None = None,
     noise_rate: float | None = None,
+    ood_rate: float | None = None,
 ) -> dict[str, Any]:
     """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary.
 
@@ -54,6 +63,7 @@ def write_audit(
         source: what it was trained on.
         held_out: what the final network says of the held-out images, ``(held, classes)``.
         noise_rate: share of wrong labels, where it is known.
+        ood_rate: share of foreign images, where it is known.
     """
     if len(ledger["visits"]) != len(source):
         raise UserError(
@@ -61,7 +71,8 @@ def write_audit(
             f"{len(source):,}: it was made with other data."
         )
     findings = Findings.of(ledger)
-    verdicts = judge(findings, source.given, noise_rate)
+    verdicts = judge(findings, source.given, noise_rate, ood_rate)
+    least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
     parts = [Judged(verdicts, findings, source.given, source.ids, source.paths)]
     if source.val is not None and held_out is not None:
         val = source.val
@@ -70,7 +81,8 @@ def write_audit(
         parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     summary = summarise(parts, source.closed_names)
-    summary["known_noise_rate"] = noise_rate
+    summary["noise_rate_low"] = min(least, summary["noise_rate"])
+    summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate
     summary["visits"] = int(ledger["visits"].max())
     write_summary(folder / "summary.json", summary)
     return summary
@@ -100,7 +112,21 @@ def odd_class(summary: Mapping[str, Any]) -> str | None:
 def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     """What is said on screen: how many of each verdict, and where they are."""
     counts = summary["counts"]
-    return (
+    found = (
         f"Verdicts: {counts['clean']:,} clean, {counts['mislabelled']:,} mislabelled, "
         f"{counts['out_of_distribution']:,} out of distribution: {folder / 'verdicts.csv'}"
     )
+    span = noise_span(summary)
+    if span is None:
+        return found
+    return (
+        f"{found}\nAn estimated {100 * span[0]:.0f} to {100 * span[1]:.0f} % of the labels are "
+        "wrong: hard images are accused too. Look at the most certain verdicts first."
+    )
+
+
+def noise_span(summary: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Least and highest estimate of the share of wrong labels, if they lie well apart."""
+    high = summary["noise_rate"]
+    low = summary.get("noise_rate_low", high)
+    return (low, high) if high - low > WIDE else None

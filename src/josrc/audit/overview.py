@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from josrc.audit.folder import odd_class
+from josrc.audit.folder import noise_span, odd_class
 from josrc.audit.gallery import clipped
 from josrc.config import RunConfig
 from josrc.data.labels import read_label_file
@@ -82,6 +82,7 @@ def overview(
         ],
         "really_wrong": really_wrong(folder, audit, truth),
         "told": _told(audit),
+        "noise_rate": noise_rate(audit),
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
         "steps": next_steps(folder, config, audit),
@@ -98,7 +99,17 @@ def headline(audit: Mapping[str, Any]) -> str:
         return f"The {100 * share:.3g}\u00a0% of the labels that look worst."
     if share < 0.01:
         return f"{wrong:,} of {audit['samples']:,} labels {'look' if wrong > 1 else 'looks'} wrong."
+    span = noise_span(audit)
+    if span is not None:
+        low, high = (f"{100 * rate:.0f}" for rate in span)
+        return f"An estimated {low} to {high}\u00a0% of the labels are wrong."
     return f"About {100 * share:.0f}\u00a0% of the labels look wrong."
+
+
+def noise_rate(audit: Mapping[str, Any]) -> str:
+    """The noise rate, or the least and the highest it may be."""
+    low, high = noise_span(audit) or (None, audit["noise_rate"])
+    return ("" if low is None else f"{100 * low:.1f} to ") + f"{100 * high:.1f} %"
 
 
 def result(rows: Sequence[Row], epochs: int) -> dict[str, str]:
@@ -226,6 +237,10 @@ def next_steps(
             "If five of their labels are wrong:"
         )
         steps.append({"text": text, "command": f"josrc audit {path} --noise-rate 0.05"})
+    many_foreign = counts["out_of_distribution"] > MANY * audit["samples"]
+    if config.recipe == OWN_IMAGES and many_foreign and audit.get("known_ood_rate") is None:
+        text = "Does every image belong to one of the classes? Then none is called foreign by:"
+        steps.append({"text": text, "command": f"josrc audit {path} --ood-rate 0"})
     steps.append({"text": "Decide, with one key an image.", "command": f"josrc review {path}"})
     if config.recipe == OWN_IMAGES:
         steps.append(

@@ -19,7 +19,7 @@ foreign only if the network hesitates more than it does about nearly all labels 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +51,9 @@ LEAD = 10.0
 BELIEVED, EXCESS = 0.9, 1.0
 # Fewer samples than this in doubt are no heap: none of them is called out of distribution.
 FEWEST = 20
+# The images that the network is surest of: this share, and so many at least; and what a foreign
+# image is that nobody need doubt.
+SUREST, FEWEST_SURE, CERTAIN = 0.1, 50, 0.9
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class Usual:
         doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
         confidence: median confidence about images whose label is believed.
         shift: log-odds that all labels gain, or lose, where it is known how many are wrong.
+        foreign_shift: the same for being foreign, where it is known how many are; minus infinity
+            if none is.
     """
 
     labels: TwoNormals | None
@@ -142,6 +147,7 @@ class Usual:
     doubt: tuple[float, float]
     confidence: float
     shift: float = 0.0
+    foreign_shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,12 @@ class Verdicts:
         return Verdicts(**{name: getattr(self, name)[rows] for name in names}, usual=self.usual)
 
 
-def judge(findings: Findings, given: Labels, noise_rate: float | None = None) -> Verdicts:
+def judge(
+    findings: Findings,
+    given: Labels,
+    noise_rate: float | None = None,
+    ood_rate: float | None = None,
+) -> Verdicts:
     """Verdicts on the samples of a training run.
 
     Args:
@@ -186,6 +197,8 @@ def judge(findings: Findings, given: Labels, noise_rate: float | None = None) ->
         noise_rate: share of wrong labels, those of foreign images included, where it is known:
             so many are accused. The two heaps tell which labels are worse than others; how many of
             them are wrong they only guess, and guess too high where most images are hard.
+        ood_rate: share of foreign images, where it is known: of the labels that are accused, so
+            many, the most doubtful, are called foreign.
     """
     seen = findings.visits > 0
     if not seen.any():
@@ -206,7 +219,32 @@ def judge(findings: Findings, given: Labels, noise_rate: float | None = None) ->
         confidence=float(np.median(findings.confidence[believed])),
         shift=shift,
     )
+    if ood_rate is not None:
+        usual = _with_foreign(usual, doubt, suspect, round(ood_rate * int(seen.sum())))
     return _verdicts(findings, p_clean, usual)
+
+
+def _with_foreign(usual: Usual, doubt: Vector, suspect: NDArray[np.bool_], count: int) -> Usual:
+    """The yardstick by which so many of the suspects are foreign, the most doubtful ones."""
+    if count == 0 or usual.doubts is None:
+        return usual if count else replace(usual, foreign_shift=-np.inf)
+    odds = np.sort(_foreign_odds(doubt, usual)[suspect])[::-1]
+    return replace(usual, foreign_shift=-float(odds[min(count, len(odds)) - 1]))
+
+
+def least_noise_rate(findings: Findings, verdicts: Verdicts) -> float:
+    """The share of wrong labels if hard images are mislabelled no more often than easy ones.
+
+    Hard images are accused whether their labels are wrong or not, so that the share of the accused
+    is what is wrong at most. Where the network is sure, a label that loses is wrong. Foreign images
+    are not among those, and count if there is no doubt about them.
+    """
+    seen = np.flatnonzero(findings.visits > 0)
+    surest = seen[np.argsort(findings.doubt[seen], kind="stable")]
+    accused = (verdicts.group[surest] != CLEAN)[: max(FEWEST_SURE, int(SUREST * len(seen)))]
+    foreign = np.mean((verdicts.group == OOD) & (verdicts.confidence >= CERTAIN))
+    least = foreign + (1 - foreign) * np.mean(accused)
+    return float(min(least, np.mean(verdicts.group != CLEAN)))
 
 
 def judge_held_out(findings: Findings, given: Labels, usual: Usual) -> Verdicts:
@@ -293,13 +331,22 @@ def _label_odds(
     return found
 
 
+def _foreign_odds(doubt: Vector, usual: Usual) -> Vector:
+    """Log-odds that images are foreign, by the log-odds of doubt, where there are two heaps."""
+    assert usual.doubts is not None
+    bound, spread = usual.doubt
+    excess = EXCESS * (doubt - bound) / max(spread, 1e-6)
+    odds: Vector = np.minimum(usual.doubts.log_odds(doubt), excess) + usual.foreign_shift
+    return odds
+
+
 def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
     """From the answer to the first question to verdicts."""
     p_foreign: Vector = np.zeros(len(p_clean))
     if usual.doubts is not None:
-        doubt, (bound, spread) = logit(findings.doubt), usual.doubt
-        excess = EXCESS * (doubt - bound) / max(spread, 1e-6)
-        p_foreign = sigmoid(np.minimum(usual.doubts.log_odds(doubt), excess))
+        p_foreign = sigmoid(_foreign_odds(logit(findings.doubt), usual))
+    if usual.foreign_shift == -np.inf:  # what no other class ever won is what it is called
+        p_clean = np.where(findings.rival < 0, np.maximum(p_clean, 0.5), p_clean)
     p_ood = (1 - p_clean) * p_foreign
     p_wrong = (1 - p_clean) * (1 - p_foreign)
     # A sample that no other class ever won has nothing that could be suggested.
