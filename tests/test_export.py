@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from torch import Tensor, nn
 
 import josrc as library
 from commands import josrc
+from josrc.data.decode import ORIENTATION
 from josrc.errors import UserError
 from josrc.export import export
 
+MODEL_PAGE = Path(__file__).parents[1] / "docs" / "model.md"
 
 def prepared(path: Path, card: dict[str, Any]) -> NDArray[np.float32]:
     """A picture as the card asks for it, by Pillow and numpy."""
@@ -117,6 +120,61 @@ def test_a_network_that_sees_images_larger_than_they_are(
     images = np.stack([prepared(tmp_path / f"{n}.png", card) for n in range(7)])
     expected = run.predictor().probabilities(pixels)
     assert answers(file, images) == pytest.approx(expected, abs=2e-5)
+
+
+def odd_files(folder: Path, picture: Path) -> list[Path]:
+    """One picture, wide and not symmetric, stored in every way that needs more than a resize."""
+    colours = Image.open(picture).convert("RGB").resize((40, 30)).crop((3, 0, 40, 30))
+    grey = np.asarray(colours.convert("L"), dtype=np.float64)
+    clear = colours.convert("RGBA")
+    clear.putalpha(Image.linear_gradient("L").resize(colours.size))
+    palette = colours.quantize(8)
+    palette.info["transparency"] = 0
+    lying = Image.Exif()
+    lying[ORIENTATION] = 6
+    sixteen = (grey * 257 * 0.5 + 9_000).astype(np.uint16)
+    folder.mkdir()
+    colours.save(folder / "lying.png", exif=lying)
+    colours.save(folder / "lying.jpg", exif=lying, quality=95)
+    colours.save(folder / "lying.tif", exif=lying)
+    clear.save(folder / "clear.png")
+    clear.convert("LA").save(folder / "clear-grey.png", exif=lying)
+    palette.save(folder / "palette.png")
+    Image.fromarray(sixteen).save(folder / "sixteen.png", exif=lying)
+    Image.fromarray(sixteen).save(folder / "sixteen.tif")
+    Image.fromarray((grey / 200).astype(np.float32)).save(folder / "floats.tif")
+    return sorted(folder.iterdir())
+
+
+def program_of_docs() -> str:
+    """The program in the docs that uses an exported file without josrc."""
+    programs = re.findall(r"```python\n(.*?)```", MODEL_PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return next(program for program in programs if "onnxruntime" in program)
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+def test_the_program_of_the_docs_answers_as_predict_does(
+    channels: int,
+    finished: Path,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = finished
+    if channels == 1:
+        options = {"method": "standard", "epochs": 1, "batch_size": 256, "device": "cpu"}
+        run = library.train("digits-o", out=tmp_path / "run", **options).path
+    assert josrc("export", run, "--out", tmp_path / "model.onnx") == 0
+    paths = odd_files(tmp_path / "odd", next(pictures.glob("*/*1.png")))
+    expected = predicted(run, paths, tmp_path / "p.csv")
+    assert len(np.unique(expected.round(4), axis=0)) >= 5  # the files do differ
+    monkeypatch.chdir(tmp_path)
+    for path, known in zip(paths, expected, strict=True):
+        names: dict[str, Any] = {}
+        exec(program_of_docs().replace("new/1.jpg", str(path)), names)
+        # josrc turns a picture after it is resized, and colours to grey after that.
+        tolerance = 1e-3 if channels == 3 else 1e-2
+        assert names["probabilities"][0] == pytest.approx(known, abs=tolerance), path.name
 
 
 class Restless(nn.Module):

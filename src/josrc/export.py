@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from josrc import __version__
+from josrc.data.decode import FLOATS_TIMES, SIXTEEN_BIT_BY
 from josrc.errors import UserError, closest
 from josrc.files import replacing, write_text
 from josrc.prediction import Predictor, average
@@ -106,15 +107,18 @@ def card_of(predictor: Predictor) -> dict[str, Any]:
     height, width = source.size
     mean = list(source.mean) if standardised else [0.0] * channels
     std = list(source.std) if standardised else [1.0] * channels
+    colour: dict[str, Any] = {"step": "colour", "to": "RGB" if channels == 3 else "grey"}
+    # How grey values of more than 8 bits become 0 to 255, rounded and clipped.
+    depth = {"16_bit_by": SIXTEEN_BIT_BY, "floats_times": FLOATS_TIMES}
     steps: list[dict[str, Any]] = [
         {"step": "upright", "by": "EXIF orientation"},
-        {"step": "colour", "to": "RGB" if channels == 3 else "grey", "transparent": "white"},
+        {**colour, "transparent": "white", **depth},
         {"step": "crop", "to": "the largest square in the middle"},
         {"step": "resize", "height": tall, "width": wide, "filter": "bilinear, antialiased"},
         {"step": "crop", "to": "the middle", "height": height, "width": width},
     ]
     if tall != wide:  # arrays of another shape, which are never cut
-        steps = [{"step": "colour", "to": "RGB" if channels == 3 else "grey"}]
+        steps = [colour]
     steps += [{"step": "divide", "by": 255}, {"step": "normalise", "mean": mean, "std": std}]
     return {
         "model": predictor.config.model.name,

@@ -17,6 +17,8 @@ from PIL import Image, UnidentifiedImageError
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF")
 # Transparent pixels show this: what most programs that show pictures put behind them.
 BACKGROUND = (255, 255, 255)
+# Grey values of 16 bits are divided by this, floats (from 0 to 1) are multiplied by that.
+SIXTEEN_BIT_BY, FLOATS_TIMES = 257, 255
 ORIENTATION = 0x0112  # the EXIF tag
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -109,7 +111,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 def _to_grey(image: Image.Image) -> Image.Image:
     """Integers of 16 bits (Pillow reads 32 for some) by their upper half, floats from [0, 1]."""
     values = np.asarray(image, dtype=np.float64)
-    grey = values * 255 if image.mode == "F" else values / 257
+    grey = values * FLOATS_TIMES if image.mode == "F" else values / SIXTEEN_BIT_BY
     return Image.fromarray(np.round(np.nan_to_num(grey).clip(0, 255)).astype(np.uint8))
 
 
