@@ -24,6 +24,7 @@ from josrc.export import export
 
 MODEL_PAGE = Path(__file__).parents[1] / "docs" / "model.md"
 
+
 def prepared(path: Path, card: dict[str, Any]) -> NDArray[np.float32]:
     """A picture as the card asks for it, by Pillow and numpy."""
     image = Image.open(path)

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, RenderableType
 from torch import nn
 
+from josrc.audit.copies import NAME as DUPLICATES
+from josrc.audit.copies import write_copies
 from josrc.audit.folder import write_audit
 from josrc.audit.report import write_report
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
+from josrc.data.copies import listed, tally
 from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
 from josrc.engine import distributed
 from josrc.engine.events import Listener, TimeEstimate, create_progress
@@ -248,10 +251,15 @@ def start(
     with _locked(folder):
         if distributed.is_main():
             folder.clear()
+            if source.copies is not None:
+                write_copies(folder.audit / DUPLICATES, listed(source))
             folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
         if config.recipe == OWN_IMAGES:
             say(console, describe(trainer.program, config, source))
+        found = [] if console.quiet else tally(listed(source)).sentences()
+        if found:
+            say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
         return complete(trainer)
 
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from josrc.audit import copies
+from josrc.audit.copies import judge_copies
 from josrc.audit.files import Judged, summarise, write_summary, write_verdicts
 from josrc.audit.gallery import clipped
 from josrc.audit.reasons import held_out_reasons
@@ -57,6 +60,8 @@ def write_audit(
 ) -> dict[str, Any]:
     """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary.
 
+    Where the run has a list of exact copies, they get their verdicts too.
+
     Args:
         folder: where they go.
         ledger: what training found out.
@@ -80,6 +85,8 @@ def write_audit(
         verdicts = judge_held_out(findings, val.given, verdicts.usual)
         parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
+    groups = np.concatenate([part.verdicts.group for part in parts])
+    judge_copies(folder / copies.NAME, groups)
     summary = summarise(parts, source.closed_names)
     summary["noise_rate_low"] = min(least, summary["noise_rate"])
     summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate

@@ -18,6 +18,8 @@ from typing import Any
 
 from PIL import Image
 
+from josrc.audit.copies import NAME as DUPLICATES
+from josrc.audit.copies import shown_copies
 from josrc.audit.files import BORDERLINE, TITLES
 from josrc.audit.gallery import LONGEST_TEXT, Scores, choose, clipped, read_chosen, read_scores
 from josrc.audit.overview import charts, matrix, overview
@@ -62,6 +64,7 @@ def write_report(folder: RunFolder, config: RunConfig, source: Source | None) ->
         **overview(folder, config, summary, truth),
         "matrix": matrix(scores.pairs(), [clipped(name) for name in closed]),
         "shown": len(samples),
+        "copies": shown_copies(folder.audit / DUPLICATES),
     }
     data = {
         "classes": [clipped(name) for name in names],

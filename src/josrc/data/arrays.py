@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from josrc.config import DataConfig
+from josrc.data.copies import copies_in_memory
 from josrc.data.files import ImageFiles, Strings
 from josrc.data.noise import Labels
 from josrc.data.own import assemble
@@ -46,7 +47,8 @@ def source_of(
         _, mean, std = expected_images(model)
     else:
         mean, std = channel_statistics(source.images)
-    return replace(source, mean=mean, std=std, skipped=None)
+    copies = copies_in_memory(source)
+    return replace(source, mean=mean, std=std, skipped=None, copies=copies)
 
 
 def table_of(data: Sequence[Any]) -> Table:

@@ -16,7 +16,7 @@ from josrc.data.noise import Labels
 from josrc.data.source import Images, Source
 from josrc.data.staging import Staging
 from josrc.data.views import Normalise, View
-from josrc.data.workers import DecodingPool, Faults
+from josrc.data.workers import Decoded, DecodingPool, Faults
 from josrc.engine.distributed import portion
 from josrc.errors import UserError
 
@@ -210,7 +210,7 @@ class StreamingLoader(Loader):
         on_gpu, tile = device.type == "cuda", self.images.tile
         self.staging = Staging((most, tile, tile, 3), device) if on_gpu else None
         self.pool = DecodingPool(self.images, workers, self.batch_size, pin=on_gpu)
-        self.coming: Iterator[tuple[Tensor, Faults]] = iter(())
+        self.coming: Iterator[Decoded] = iter(())
 
     def _expect(self, order: Tensor, position: int) -> None:
         parts = order[position:].split(self.sizes(position))
@@ -219,7 +219,7 @@ class StreamingLoader(Loader):
 
     def prepare(self, size: int) -> None:
         """Wait for the next batch and send it off; the device fetches it in its own time."""
-        tiles, faults = next(self.coming)
+        tiles, faults, _ = next(self.coming)
         for index, reason in faults:
             raise UserError(
                 f"{self.images.location(index)} can't be read any more: {reason}. It could when "
@@ -342,5 +342,5 @@ class EvaluationSet:
         groups = np.array_split(
             np.arange(len(self.labels)), math.ceil(len(self.labels) / self.chunk)
         )
-        for tiles, faults in self.pool.decode(groups):
+        for tiles, faults, _ in self.pool.decode(groups):
             yield tiles.to(self.device, non_blocking=True), faults

@@ -9,17 +9,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from josrc.config import DataConfig, RunConfig
+from josrc.data.copies import Marks, find_copies, marks_of
 from josrc.data.files import ImageFiles, Index
 from josrc.data.noise import Labels
 from josrc.data.source import Images, Pixels, Source, with_noise
 from josrc.data.table import TEST, TRAIN, VAL, Table, read_table
 from josrc.errors import UserError, closest
+
+if TYPE_CHECKING:
+    from josrc.data.workers import DecodingPool
 
 # More skipped files than this share are a mistake somewhere, and not a few bad files.
 MOST_SKIPPED = 0.05
@@ -33,6 +37,8 @@ GROUP = 32
 Skipped = tuple[tuple[str, str], ...]
 # Images of each part, and which of the opened ones they are.
 Kept = dict[str, tuple[Images, Index]]
+# Files of each part, and what tells them from others.
+Marked = dict[str, tuple[ImageFiles, Marks]]
 Progress = Callable[[int, int], None]
 
 
@@ -194,9 +200,12 @@ def prepare_source(
         needed = sum(math.prod(images.shape) for images, _ in parts.values())
         resident = needed <= min(MOST_RESIDENT, RESIDENT_SHARE * free_memory)
     kept: Kept = dict(parts)
-    skipped = source.skipped or ()
+    skipped, copies = source.skipped or (), source.copies
     if known is None or resident:
-        kept, faults = _read(parts, config.data.workers, resident, progress)
+        marked = known is None  # one that goes on has looked for copies when it began
+        kept, faults, marks = _read(parts, config.data.workers, resident, marked, progress)
+        if marked:
+            copies = find_copies([marks.get(name) for name in ("train", "val", "test")])
         if known is not None and faults:
             path, reason = faults[0]
             raise UserError(f"{path} could be read before: now {reason}.")
@@ -204,7 +213,7 @@ def prepare_source(
     if known is None:
         count = sum(len(images) for images, _ in parts.values()) + len(source.skipped or ())
         _check_share(skipped, count, config.data.allow_skipped, source)
-    changes = {"crop": size, "mean": mean, "std": std, "skipped": skipped}
+    changes = {"crop": size, "mean": mean, "std": std, "skipped": skipped, "copies": copies}
     return with_noise(_rebuild(source, kept, **changes), config.data)
 
 
@@ -231,20 +240,31 @@ def _read(
     parts: dict[str, tuple[ImageFiles, Index]],
     workers: int | None,
     resident: bool,
+    marked: bool,
     progress: Progress,
-) -> tuple[Kept, Skipped]:
-    """What is left of each part once all of its files were decoded, and which gave no image."""
+) -> tuple[Kept, Skipped, Marked]:
+    """What is left of each part once all of its files were decoded, and which gave no image.
+
+    Last come the files that are left and their marks, if they get any.
+    """
+    from josrc.data.workers import DecodingPool
+
     total, done = sum(len(images) for images, _ in parts.values()), 0
     kept: Kept = {}
+    marks: Marked = {}
     skipped: Skipped = ()
     for name, (images, index) in parts.items():
         tell = partial(_tell, progress, done, total)
-        pixels, sound, faults = _decode(images, workers, resident, tell)
+        pool = DecodingPool(images, workers, GROUP, keep=resident, marked=marked)
+        pixels, found, faults = _decode(images, pool, resident, tell)
+        sound = np.setdiff1d(np.arange(len(images)), [place for place, _ in faults])
         files = images if len(sound) == len(images) else images.take(sound)
+        if marked:
+            marks[name] = files, found[sound]
         kept[name] = (files if pixels is None else pixels), index[sound]
         skipped += tuple((images.location(place), reason) for place, reason in faults)
         done += len(images)
-    return kept, skipped
+    return kept, skipped, marks
 
 
 def _tell(progress: Progress, before: int, total: int, seen: int) -> None:
@@ -252,19 +272,17 @@ def _tell(progress: Progress, before: int, total: int, seen: int) -> None:
 
 
 def _decode(
-    images: ImageFiles, workers: int | None, keep: bool, progress: Callable[[int], None]
-) -> tuple[Pixels | None, Index, list[tuple[int, str]]]:
-    """Decode all files: their tiles if they are kept, which ones are sound, and the faults."""
-    from josrc.data.workers import DecodingPool
-
+    images: ImageFiles, pool: DecodingPool, keep: bool, progress: Callable[[int], None]
+) -> tuple[Pixels | None, Marks, list[tuple[int, str]]]:
+    """Decode all files: their tiles if they are kept, their marks if they get any, the faults."""
     pixels = np.empty(images.shape, dtype=np.uint8) if keep else None
     faults: list[tuple[int, str]] = []
+    marks = bytearray()
     filled = seen = 0
     groups = [np.arange(s, min(s + GROUP, len(images))) for s in range(0, len(images), GROUP)]
-    for group, (tiles, bad) in zip(
-        groups, DecodingPool(images, workers, GROUP, keep=keep).decode(groups), strict=True
-    ):
+    for group, (tiles, bad, some) in zip(groups, pool.decode(groups), strict=True):
         faults += bad
+        marks += some
         if pixels is not None:
             good = ~np.isin(group, [place for place, _ in bad])
             count = int(good.sum())
@@ -272,8 +290,7 @@ def _decode(
             filled += count
         seen += len(group)
         progress(seen)
-    sound = np.setdiff1d(np.arange(len(images)), [place for place, _ in faults])
-    return (None if pixels is None else pixels[:filled]), sound.astype(np.int64), faults
+    return (None if pixels is None else pixels[:filled]), marks_of(marks), faults
 
 
 def _check_share(skipped: Skipped, total: int, allowed: bool, source: Source) -> None:

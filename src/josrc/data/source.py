@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from josrc.config import DataConfig
+from josrc.data.copies import Copies
 from josrc.data.files import ImageFiles, Lookup, Strings
 from josrc.data.labels import check_ids, read_label_file, read_truth
 from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
@@ -51,6 +52,7 @@ class Source:
         files: where images that are in memory came from.
         sample_ids: what the samples are called; none: their numbers.
         skipped: files that gave no image, each with the reason; none where there are no files.
+        copies: images that are there more than once; none until somebody has looked.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Source:
     files: ImageFiles | None = None
     sample_ids: Sequence[str] | None = None
     skipped: tuple[tuple[str, str], ...] | None = None
+    copies: Copies | None = None
 
     def __len__(self) -> int:
         return len(self.images)

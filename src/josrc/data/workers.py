@@ -7,11 +7,13 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from josrc.data.copies import SIZE, mark
 from josrc.data.decode import UnreadableImageError, read_tile
 from josrc.data.files import ImageFiles, Index
 from josrc.engine.distributed import local_world
@@ -25,30 +27,48 @@ PREFETCHED = 2
 Faults = list[tuple[int, str]]
 
 
-class Decoder(Dataset[tuple[Tensor, Faults]]):
-    """Decodes groups of images: tiles ``(group, tile, tile, 3)``, and what went wrong.
+class Decoded(NamedTuple):
+    """A group of images.
+
+    Attributes:
+        tiles: ``(group, tile, tile, 3)``; black where something went wrong.
+        faults: what went wrong.
+        marks: what tells each file from others, one behind the other; empty if nobody asks.
+    """
+
+    tiles: Tensor
+    faults: Faults
+    marks: bytes
+
+
+class Decoder(Dataset[Decoded]):
+    """Decodes groups of images.
 
     Args:
         images: the files.
         keep: hand the tiles back; without, it is only found out which files give an image.
+        marked: find out what tells each file from others, too.
     """
 
-    def __init__(self, images: ImageFiles, keep: bool = True) -> None:
-        self.images, self.keep = images, keep
+    def __init__(self, images: ImageFiles, keep: bool = True, marked: bool = False) -> None:
+        self.images, self.keep, self.marked = images, keep, marked
 
-    def __getitem__(self, group: Index) -> tuple[Tensor, Faults]:
-        size = self.images.tile
+    def __getitem__(self, group: Index) -> Decoded:
+        size, marks = self.images.tile, bytearray(SIZE * len(group) if self.marked else 0)
         tiles = torch.zeros(len(group) if self.keep else 0, size, size, 3, dtype=torch.uint8)
         pixels, faults = tiles.numpy(), []
         for place, index in enumerate(group.tolist()):
             try:
-                tile = read_tile(self.images.content(index), size)
+                content = self.images.content(index)
+                tile = read_tile(content, size)
+                if self.marked:
+                    marks[SIZE * place : SIZE * (place + 1)] = mark(content)
             except UnreadableImageError as error:
                 faults.append((index, str(error)))
                 continue
             if self.keep:
                 pixels[place] = tile
-        return tiles, faults
+        return Decoded(tiles, faults, bytes(marks))
 
 
 class Groups(Sampler[Index]):
@@ -80,6 +100,7 @@ class DecodingPool:
         group: int,
         *,
         keep: bool = True,
+        marked: bool = False,
         pin: bool = False,
     ) -> None:
         """Set up; the processes start with the first walk.
@@ -88,7 +109,8 @@ class DecodingPool:
             images: the files.
             workers: how many processes; none: one a core; 0: this process decodes.
             group: images in a group, or about so many.
-            keep: hand the tiles back; without, only the faults.
+            keep: hand the tiles back; without, only the rest.
+            marked: hand back what tells each file from others.
             pin: put them where a GPU can fetch them by itself.
         """
         count = default_workers(len(images)) if workers is None else workers
@@ -96,7 +118,7 @@ class DecodingPool:
         self.workers = count
         self.groups = Groups()
         self.loader = DataLoader(
-            Decoder(images, keep),
+            Decoder(images, keep, marked),
             batch_size=None,
             sampler=self.groups,
             num_workers=count,
@@ -106,8 +128,8 @@ class DecodingPool:
             pin_memory=pin,
         )
 
-    def decode(self, groups: Sequence[Index]) -> Iterator[tuple[Tensor, Faults]]:
-        """Tiles and faults of each group; an unfinished walk before this one is given up."""
+    def decode(self, groups: Sequence[Index]) -> Iterator[Decoded]:
+        """Each group in its turn; an unfinished walk before this one is given up."""
         self.groups.groups = groups
         return iter(self.loader)
 
