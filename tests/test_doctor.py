@@ -74,7 +74,7 @@ def test_own_images_are_all_decoded(
     assert "120 images to train on, 0 held out, 0 to test on." in said
     assert f"No image: {copy / 'one' / 'broken.png'}: " in said
     for number in range(10):
-        (copy / "one" / f"{number}.txt").write_text("no picture")
+        (copy / "one" / f"{number}.jpg").write_text("no picture")
     assert josrc("doctor", "data", copy) == 2
     assert "11 of 131 files give no image" in capsys.readouterr().err
 

@@ -63,12 +63,16 @@ def test_a_folder_becomes_a_run(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
+    annotated = [path.with_suffix(".json") for path in digits.glob("digit-1/*.png")]
+    for path in annotated:
+        path.write_text("{}")
     assert josrc("train", digits, "--epochs", "2", "--device", "cpu", "--out", run) == 0
     said = capsys.readouterr().out
     for words in (
         "300 training images of 5 classes, no test images; nobody knows which labels are wrong",
         "Images a class: digit-",
         "Files skipped, see skipped.csv: 1.",
+        f"Left out, as their names say that they are no pictures: {len(annotated)} .json.",
         "cnn7 at 8 x 8 pixels; epochs 2; batch size 8",
         "method.smoothing 0.28",
         "The images stay in memory; training takes about",

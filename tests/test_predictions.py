@@ -29,8 +29,10 @@ def mixed(pictures: Path, tmp_path: Path) -> Path:
     whole = (pictures / "one" / "001.png").read_bytes()
     (folder / "half.png").write_bytes(whole[: len(whole) // 2])
     (folder / "empty.jpg").touch()
-    (folder / "notes.txt").write_text("not a picture")
+    (folder / "notes").write_text("not a picture")
     (folder / ".hidden.png").write_bytes(whole)
+    for name in ("labels.json", "Thumbs.db", "a/deep/READ.TXT", "a/deep/more.txt"):
+        (folder / name).write_text("beside the pictures")
     return folder
 
 
@@ -40,14 +42,22 @@ def test_broken_files_are_listed_and_stop_nothing(
     out = tmp_path / "deep" / "p.csv"
     assert josrc("predict", finished, mixed, "--top-k", "9", "--out", out) == 0
     found = {row["path"]: row for row in rows(out)}
-    files = [path for path in mixed.rglob("*") if path.is_file() and path.name[0] != "."]
+    beside = (".json", ".db", ".TXT", ".txt", "")
+    files = [path for path in mixed.rglob("*") if path.is_file() and path.suffix not in beside]
+    files = [path for path in files if path.name[0] != "."] + [mixed / "notes"]
     assert set(found) == set(map(str, files))
     broken = {Path(path).name: row["reason"] for path, row in found.items() if row["reason"]}
     assert broken["empty.jpg"] == "the file is empty"
-    assert broken["notes.txt"] == "not an image of a known format"
+    assert broken["notes"] == "not an image of a known format"
     assert broken["half.png"].startswith("damaged")
     assert len(broken) == 3
-    assert f"{len(files) - 3} images predicted, 3 files give no image" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{len(files) - 3} images predicted, 3 files give no image" in said
+    assert "names say that they are no pictures: 2 .txt, 1 .db, 1 .json." in said
+    named = [mixed / "labels.json", next(mixed.glob("a/deep/*.png"))]
+    assert josrc("predict", finished, *named, "--out", out) == 0
+    assert [bool(row["reason"]) for row in rows(out)] == [True, False], "it was named itself"
+    assert josrc("predict", finished, mixed, "--top-k", "9", "--out", out) == 0
     assert all(found[str(mixed / name)]["predicted_label"] == "" for name in broken)
     assert not list(out.parent.glob("*.partial"))
 
@@ -71,11 +81,11 @@ def test_files_of_which_none_is_an_image_are_an_error(
 ) -> None:
     folder, out = tmp_path / "texts", tmp_path / "p.csv"
     folder.mkdir()
-    for name in ("a.txt", "b.png"):
+    for name in ("a.dat", "b.png"):
         (folder / name).write_text("not a picture")
     assert josrc("predict", finished, folder, "--out", out) == 2
     reasons = {Path(row["path"]).name: row["reason"] for row in rows(out)}
-    assert reasons == dict.fromkeys(("a.txt", "b.png"), "not an image of a known format")
+    assert reasons == dict.fromkeys(("a.dat", "b.png"), "not an image of a known format")
     captured = capsys.readouterr()
     assert "josrc: 0 images predicted, 2 files give no image" in captured.err
     assert str(out) in captured.err

@@ -45,6 +45,7 @@ def predict(
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
     from josrc.config import DataConfig
+    from josrc.data.sidecars import describe_sidecars
     from josrc.data.table import list_images
     from josrc.predictions import write_predictions
     from josrc.runs import Run
@@ -53,13 +54,13 @@ def predict(
     console = Terminal(quiet=quiet)
     predictor = Run.load(run).predictor(last)
     columns = DataConfig(name="", path_column=path_column, allow_outside=allow_outside)
-    images = list_images(paths, columns)
+    images, left_out = list_images(paths, columns)
     with progress_bar(console, "Predicting") as progress:
         stream = predictor.stream(images, device, workers)
         told = write_predictions(
             out, images, stream, predictor.class_names, top_k=top_k, progress=progress
         )
-    say(console, f"{told}\nPredictions: {out}")
+    say(console, "\n".join([told, *describe_sidecars(left_out), f"Predictions: {out}"]))
 
 
 @app.command("eval")
@@ -84,6 +85,7 @@ def evaluate(
     josrc eval RUN holiday-photos
     """
     from josrc.config import DataConfig
+    from josrc.data.sidecars import describe_sidecars
     from josrc.evaluation import evaluate, read_labelled, write_evaluation
     from josrc.runs import Run
     from josrc.terminal import Terminal, progress_bar, say
@@ -104,11 +106,12 @@ def evaluate(
     story = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
     write_evaluation(folder, found, {"data": data, **story})
     skipped = f", {len(found.skipped):,} files skipped" if found.skipped else ""
-    say(
-        console,
+    told = (
         f"{data}: accuracy {found.accuracy:.2f} % on {len(found.true):,} {labelled.part}, "
-        f"calibration error {found.calibration_error():.2f} %{skipped}.\nResults: {folder}",
+        f"calibration error {found.calibration_error():.2f} %{skipped}."
     )
+    lines = [told, *describe_sidecars(labelled.left_out), f"Results: {folder}"]
+    say(console, "\n".join(lines))
 
 
 @app.command()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,14 @@ class Labelled:
         images: pixels or files.
         labels: the class of each, ``(N,)``, as a number of the network's classes.
         part: which part of the data it is.
+        left_out: how many files of which kinds lie among them that are no pictures.
     """
 
     name: str
     images: Images
     labels: Labels
     part: str
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
@@ -68,7 +70,7 @@ def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
         raise UserError(f"{config.name} holds no labelled image.")
     labels = _matched(table.labels[index], table.class_names, classes, config.name)
     part = "test images" if tested.any() else "images"
-    return Labelled(config.name, table.images_at(index), labels, part)
+    return Labelled(config.name, table.images_at(index), labels, part, table.left_out)
 
 
 def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:

@@ -44,7 +44,7 @@ def write_predictions(
         How many images were predicted, in a sentence.
     """
     if not len(images):
-        raise UserError("There is no image to predict: the folders and manifests are empty.")
+        raise UserError("There is no image to predict: the folders and manifests hold none.")
     top_k = min(top_k, len(names))
     more = [f"{name}_{rank}" for rank in range(2, top_k + 1) for name in COLUMNS[1:3]]
     empty, done, reasons = [""] * len(more), 0, Counter[str]()

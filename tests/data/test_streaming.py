@@ -136,11 +136,11 @@ def test_pictures_and_paths_stay_with_their_samples(folder: Path) -> None:
 def test_bad_files_are_left_out_with_a_reason(folder: Path, resident: bool) -> None:
     whole = source_of(folder, resident=resident)
     (folder / "cat" / "04.png").write_bytes(b"")
-    (folder / "dog" / "notes.txt").write_text("not a dog")
+    (folder / "dog" / "notes").write_text("not a dog")
     source = source_of(folder, resident=resident)
     assert source.skipped == (
         (str(folder / "cat" / "04.png"), "the file is empty"),
-        (str(folder / "dog" / "notes.txt"), "not an image of a known format"),
+        (str(folder / "dog" / "notes"), "not an image of a known format"),
     )
     kept = [index for index, name in enumerate(whole.ids) if name != "cat/04.png"]
     assert list(source.ids) == [whole.ids[index] for index in kept]

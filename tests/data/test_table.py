@@ -16,6 +16,7 @@ from PIL import Image
 
 from josrc.config import DataConfig
 from josrc.data.own import open_source
+from josrc.data.sidecars import describe_sidecars
 from josrc.data.source import Source
 from josrc.errors import UserError
 
@@ -118,6 +119,21 @@ def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     assert list(source.ids) == ["cat/0.png", "cat/deep/1.png", "dog/2.png"]
     assert source.given.tolist() == [0, 0, 1]
     assert source.test_images is None
+
+
+def test_annotations_beside_images_are_no_broken_images(tmp_path: Path) -> None:
+    files(tmp_path, ["cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"])
+    beside = ["cat/1.json", "cat/2.json", "dog/1.json", "dog/2.JSON", "dog/Thumbs.db"]
+    for name in (*beside, "dog/odd.xyz", "dog/none", "dog/1.heic"):
+        (tmp_path / name).write_text("beside")
+    source = opened(tmp_path)
+    odd = ["dog/1.heic", "dog/1.png", "dog/2.png", "dog/none", "dog/odd.xyz"]
+    assert list(source.ids) == ["cat/1.png", "cat/2.png", *odd]
+    assert source.left_out == {"json": 4, "db": 1}
+    (sentence,) = describe_sidecars(source.left_out)
+    assert sentence.endswith("no pictures: 4 .json, 1 .db.")
+    (tmp_path / "m.csv").write_text("path,label\ncat/1.json,cat\ndog/1.png,dog\n")
+    assert list(opened(tmp_path / "m.csv").ids) == ["cat/1.json", "dog/1.png"], "named itself"
 
 
 def test_runs_of_josrc_beside_the_classes_are_no_class(tmp_path: Path) -> None:

@@ -70,7 +70,10 @@ def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
     source = _checked_classes(_part(config.name, table, train), train.size)
     held = _part(config.name, table, val) if val.size else None
     source = _only_classes_of_training(source, held, testing, test)
-    return replace(source, skipped=skipped)
+    left_out = Counter(table.left_out)
+    if testing is not None and testing is not table:
+        left_out.update(testing.left_out)
+    return replace(source, skipped=skipped, left_out=left_out)
 
 
 def _part(name: str, table: Table, index: Index) -> Source:

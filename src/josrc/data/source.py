@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -52,6 +52,7 @@ class Source:
         files: where images that are in memory came from.
         sample_ids: what the samples are called; none: their numbers.
         skipped: files that gave no image, each with the reason; none where there are no files.
+        left_out: how many files of which kinds lie among the images that are no pictures.
         copies: images that are there more than once; none until somebody has looked.
     """
 
@@ -73,6 +74,7 @@ class Source:
     files: ImageFiles | None = None
     sample_ids: Sequence[str] | None = None
     skipped: tuple[tuple[str, str], ...] | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
     copies: Copies | None = None
 
     def __len__(self) -> int:

@@ -6,8 +6,9 @@ import csv
 import os
 import re
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from josrc.config import DataConfig
 from josrc.data.files import HubImages, ImageFiles, Index, Strings
 from josrc.data.manifest import MANIFESTS, Row, columns_of, library, rows_of, text_of, whole
 from josrc.data.noise import Labels
+from josrc.data.sidecars import is_sidecar, kind
 from josrc.errors import UserError, reason, sentence
 
 TRAIN, VAL, TEST = 0, 1, 2
@@ -43,6 +45,7 @@ class Table:
         split: ``TRAIN``, ``VAL`` or ``TEST``, ``(N,)``.
         verified: as in a source.
         verified_held: likewise.
+        left_out: how many files of which kinds lie among them that are no pictures.
     """
 
     images: ImageFiles | NDArray[np.uint8]
@@ -52,6 +55,7 @@ class Table:
     split: Labels
     verified: NDArray[np.int8] | None = None
     verified_held: NDArray[np.int8] | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def images_at(self, index: Index) -> ImageFiles | NDArray[np.uint8]:
         """Some of the images; if it is all of them they are not copied."""
@@ -80,18 +84,20 @@ def read_table(name: str, config: DataConfig) -> Table:
     return checked(name, table)
 
 
-def list_images(paths: Sequence[Path], config: DataConfig) -> ImageFiles:
+def list_images(paths: Sequence[Path], config: DataConfig) -> tuple[ImageFiles, Mapping[str, int]]:
     """Where the images of files, of folders and of manifests lie, labelled or not, in their order.
 
-    Of a folder it is every file below it but hidden ones.
+    Of a folder it is every file below it but hidden ones and those whose names say that they are no
+    pictures; how many of which kinds these are comes second.
     """
+    left_out: Counter[str] = Counter()
 
     def names() -> Iterator[str]:
         for path in paths:
             if not path.exists():
                 raise UserError(f"{path} does not exist.")
             if path.is_dir():
-                yield from _files(path)
+                yield from _files(path, left_out)
             elif path.suffix.lower() in MANIFESTS:
                 images = _read_manifest(path, config, needed=("path",)).images
                 assert isinstance(images, ImageFiles)
@@ -99,7 +105,7 @@ def list_images(paths: Sequence[Path], config: DataConfig) -> ImageFiles:
             else:
                 yield str(path)
 
-    return ImageFiles(Strings.of(names()), Path.cwd())
+    return ImageFiles(Strings.of(names()), Path.cwd()), left_out
 
 
 def checked(name: str, table: Table) -> Table:
@@ -164,10 +170,10 @@ def _read_folder(root: Path) -> Table:
     folders = _subfolders(root)
     parts = {name: SPLITS[name.lower()] for name in folders if name.lower() in SPLITS}
     split = len(parts) == len(folders) and TRAIN in parts.values()
-    found = Builder()
+    found, left_out = Builder(), Counter[str]()
     for part, place in parts.items() if split else [("", TRAIN)]:
         for label in _subfolders(root / part):
-            for file in _files(root / part / label):
+            for file in _files(root / part / label, left_out):
                 name = os.path.relpath(file, root)
                 found.add(name, label, name, place)
     if not found.numbers:
@@ -175,15 +181,18 @@ def _read_folder(root: Path) -> Table:
             f"{root} holds no image in class folders: put the images of each class into a folder "
             "that bears its name, or write a manifest (CSV with the columns path and label)."
         )
-    return found.table(root.absolute())
+    return replace(found.table(root.absolute()), left_out=left_out)
 
 
 def _subfolders(root: Path) -> list[str]:
     return sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """All files below a folder but hidden ones and those of josrc's own runs, in a fixed order."""
+def _files(folder: Path, left_out: Counter[str]) -> Iterator[str]:
+    """All files below a folder but hidden ones and those of josrc's own runs, in a fixed order.
+
+    Those whose names say that they are no pictures are only counted.
+    """
 
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} can't be read: {reason(error)}")
@@ -193,7 +202,9 @@ def _files(folder: Path) -> Iterator[str]:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (os.path.join(place, f) for f in sorted(files) if not f.startswith("."))  # noqa: PTH118
+        files = sorted(name for name in files if not name.startswith("."))
+        left_out.update(kind(name) for name in files if is_sidecar(name))
+        yield from (os.path.join(place, name) for name in files if not is_sidecar(name))  # noqa: PTH118
 
 
 # --- manifests -----------------------------------------------------------------------------------
