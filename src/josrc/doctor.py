@@ -167,6 +167,7 @@ def check_loads(folder: Path | None, console: Console) -> Iterator[str]:
 
 def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
+    from josrc.data.classes import odd_classes
     from josrc.data.copies import listed, tally
     from josrc.data.sidecars import describe_sidecars
     from josrc.run_data import prepared
@@ -181,6 +182,7 @@ def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     tested = 0 if source.test_images is None else len(source.test_images)
     yield f"{len(source):,} images to train on, {held:,} held out, {tested:,} to test on."
     yield describe_classes(source)
+    yield from odd_classes(source)
     yield from describe_sidecars(source.left_out)
     copies = tally(listed(source))
     yield from copies.sentences() or ["No file is an exact copy of another one."]
