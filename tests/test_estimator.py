@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn.base import clone
@@ -199,6 +200,24 @@ def test_a_fitted_classifier_can_be_pickled(fitted: NoisyLabelClassifier) -> Non
 
 
 @pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 1, None, 1],
+        ["a", "b", float("nan"), "a"],
+        np.array([0, 1, np.nan, 1]),
+        np.array([[0], [1], [np.nan], [1]]),
+        pd.Series(["a", "b", None, "a"]),
+        pd.Series([0, 1, None, 1], dtype="Int64"),
+        pd.Series(pd.to_datetime(["2020", "2021", None, "2020"])),
+    ],
+    ids=str,
+)
+def test_missing_labels_are_a_value_error(labels: object) -> None:
+    with pytest.raises(ValueError, match=r"1 of 4 labels are missing .* image 2,"):
+        classifier().fit(X[:4], labels)
+
+
+@pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
         (X.reshape(240, -1), Y, r"shape \(240, 64\)"),
@@ -209,6 +228,7 @@ def test_a_fitted_classifier_can_be_pickled(fitted: NoisyLabelClassifier) -> Non
         (["a.png", "a.png"], ["x", "y"], "same id 'a.png'"),
         (["a.png", "b.png"], ["x", "y"], "holds no image"),
         (X[:0], [], "holds no image"),
+        (X[:4], ["a", None, "b", float("nan")], "2 of 4 labels are missing .* image 1,"),
     ],
 )
 def test_mistakes_are_told(images: object, labels: object, message: str, tmp_path: Path) -> None:

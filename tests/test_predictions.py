@@ -13,6 +13,7 @@ from scipy.stats import entropy
 
 import josrc as library
 from commands import josrc
+from josrc.errors import UserError
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -74,6 +75,14 @@ def test_broken_files_are_listed_and_stop_nothing(
         doubt = entropy(opinion.astype(np.float64)) / np.log(4)
         assert float(row["ood_score"]) == pytest.approx(doubt, abs=1e-5)
     assert "predicted_label_5" not in rows(out)[0], "there are four classes"
+
+
+def test_one_path_is_one_image(finished: Path, pictures: Path) -> None:
+    run, path = library.Run.load(finished), next(pictures.glob("two/*.png"))
+    assert run.predict(path) == run.predict(str(path)) == run.predict([path])
+    assert len(run.predict(path)) == 1
+    with pytest.raises(UserError, match=r"nowhere.png can't be read: the file does not exist"):
+        run.predict("nowhere.png")
 
 
 def test_files_of_which_none_is_an_image_are_an_error(

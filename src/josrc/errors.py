@@ -28,8 +28,11 @@ ADVICE = {
 }
 
 
-class UserError(Exception):
-    """A mistake its user can mend: shown as one message, never as a traceback."""
+class UserError(ValueError):
+    """A mistake its user can mend: shown as one message, never as a traceback.
+
+    It is a ValueError for those who use josrc as they use scikit-learn.
+    """
 
 
 class FolderInUseError(UserError):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from josrc.data.arrays import check_labels
 from josrc.runs import Run, train
 
 
@@ -74,6 +75,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
         """Train on images and their doubtful labels."""
+        check_labels(y)
         self.classes_ = np.unique(np.asarray(y))
         options = {
             name: getattr(self, name)

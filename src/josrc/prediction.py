@@ -61,7 +61,7 @@ class Predictor:
         self.networks: list[nn.Module] = method.evaluated()["test_accuracy"]
 
     def probabilities(self, values: Any, device: str | None = None) -> Opinion:
-        """Probability of each class, ``(N, classes)``, for an array of images or a list of paths.
+        """Probability of each class, ``(N, classes)``, for an array of images or for paths.
 
         Args:
             values: the images; other sizes than the network's are resized.

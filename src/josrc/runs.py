@@ -132,7 +132,7 @@ class Run:
         """The most likely class of each image.
 
         Args:
-            images: an array ``(N, height, width, channels)`` or a list of paths.
+            images: an array ``(N, height, width, channels)``, a list of paths, or one path.
         """
         predictor = self.predictor()
         likely = predictor.probabilities(images).argmax(axis=1)

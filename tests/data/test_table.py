@@ -304,6 +304,13 @@ def test_a_file_that_is_no_manifest_is_told(
         opened(tmp_path / name)
 
 
+def test_what_is_wrong_with_a_row_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("path,label,split\na.png,cat,exam\n")
+    with pytest.raises(ValueError, match=r"^[^:]*, image 1: split 'exam' is not train") as told:
+        opened(tmp_path / "m.csv")
+    assert "can't be read as a manifest" not in str(told.value)
+
+
 def test_test_images_that_are_not_there_are_told(tmp_path: Path) -> None:
     files(tmp_path / "train", ["cat/1.png", "dog/1.png"])
     with pytest.raises(UserError, match="typo does not exist"):

@@ -66,8 +66,28 @@ def table_of(data: Sequence[Any]) -> Table:
     return Table(images, labels, names, ids, np.zeros(len(labels), dtype=np.int64))
 
 
+def check_labels(values: Any) -> None:
+    """Raise an error if some labels are missing: None, NaN, or what pandas has for them."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iubUS":
+        return
+    # As objects: beside strings numpy makes the word "nan" of a NaN.
+    labels = np.asarray(values, dtype=object).ravel().tolist()
+    names = ("NAType", "NaTType")
+    missing = [
+        place
+        for place, label in enumerate(labels)
+        if label is None or type(label).__name__ in names or label != label
+    ]
+    if missing:
+        raise UserError(
+            f"{len(missing):,} of {len(labels):,} labels are missing (None or NaN), the first that "
+            f"of image {missing[0]}, counted from 0. Leave these images out, or label them."
+        )
+
+
 def class_numbers(values: Any) -> tuple[Labels, list[str]]:
     """Classes as numbers, in the order in which manifests have them."""
+    check_labels(values)
     found = Builder()
     for value in np.asarray(values).ravel().tolist():
         found.add("", str(value), "", 0)
@@ -75,7 +95,9 @@ def class_numbers(values: Any) -> tuple[Labels, list[str]]:
 
 
 def images_of(values: Any) -> Images:
-    """Images as pixels or as files, whatever they were handed over as."""
+    """Images as pixels or as files, whatever they were handed over as; a path is one image."""
+    if isinstance(values, str | Path):
+        values = [values]
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OUS":
         listed = [str(value) for value in values] if are_paths(values) else None
         if listed is not None:

@@ -218,6 +218,8 @@ def _read_manifest(
     try:
         for number, row in enumerate(rows_of(path, config, needed), start=1):
             _add(found, row, number, path, root, config.allow_outside)
+    except UserError:  # it says already what is wrong
+        raise
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no UTF-8 text: save it as that ({error}).") from None
     except (OSError, ValueError, csv.Error) as error:
