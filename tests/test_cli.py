@@ -145,7 +145,7 @@ MISTAKES = {
     "unknown data": (["train", "digit-o"], "Did you mean 'digits-o'"),
     "rate above 1": (["train", "digits-o", "--rate", "1.5"], "data.rate=1.5"),
     "rate below 0": (["noise", "digits-o", "--rate", "-0.1", "--out", "n.npz"], "data.rate=-0.1"),
-    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Rate 0.2: Which noise?"),
+    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Rate 0.2: Which noise? Add --noise"),
     "noise without rate": (["train", "digits-o", "--noise", "block"], "needs a rate"),
     "noise twice": (
         ["train", "digits-o", "--noise-file", "eights.npy", "--noise", "block", "--rate", "0.1"],
@@ -169,7 +169,7 @@ MISTAKES = {
     "no results": (["bench", "render", "--results", "nowhere"], "nowhere does not exist"),
     "rate of noise none": (
         ["noise", "digits-o", "--noise", "none", "--rate", "0.4", "--out", "n.npz"],
-        "Noise 'none' has no rate",
+        "Rate 0.4: Noise 'none' has no rate. Add --noise",
     ),
     "held out of digits": (
         ["train", "digits-o", "--val", "0.1"],
@@ -298,11 +298,13 @@ def test_small_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert josrc("--version") == 0
     assert josrc("methods") == 0
     assert josrc("recipes") == 0
+    assert josrc("recipes", "own-images") == 0
     assert josrc("recipes", "cifar80n-o") == 0
     output = capsys.readouterr().out
     assert f"josrc {__version__}" in output
     assert "Jo-SRC" in output
     assert "# josrc train cifar80n-o --noise symmetric --rate 0.2" in output
+    assert "its settings follow from the images" in output
 
 
 @pytest.mark.usefixtures("small_cifar")

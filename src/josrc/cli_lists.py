@@ -29,10 +29,10 @@ def recipes(
     name: Annotated[str | None, typer.Argument(help="Show this recipe.")] = None,
 ) -> None:
     """List the recipes, or show one."""
-    from josrc.resolution import recipe_names, recipe_text
+    from josrc.resolution import OWN_IMAGES, WHENCE, recipe_names, recipe_text
 
     if name is not None:
-        typer.echo(recipe_text(name), nl=False)
+        typer.echo(WHENCE if name == OWN_IMAGES else recipe_text(name), nl=False)
         return
     for recipe in recipe_names():
         typer.echo(f"{recipe:20} {recipe_text(recipe).splitlines()[0].removeprefix('# ')}")

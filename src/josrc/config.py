@@ -101,9 +101,9 @@ class DataConfig(Section):
             raise ValueError("A noise file holds the labels: give it, or noise and rate, not both.")
         if self.noise == "none" and self.rate > 0:
             none = (
-                "Noise 'none' has no rate" if "noise" in self.model_fields_set else "Which noise?"
+                "Noise 'none' has no rate." if "noise" in self.model_fields_set else "Which noise?"
             )
-            raise ValueError(f"Rate {self.rate}: {none}. Add --noise symmetric, say.")
+            raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, say.")
         if self.noise != "none" and "rate" not in self.model_fields_set:
             raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, say.")
         return self

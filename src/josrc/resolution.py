@@ -20,6 +20,14 @@ from josrc.config import MethodSettings, RunConfig, phase_of
 from josrc.errors import UserError, closest
 
 Values = dict[str, Any]
+# What stands where runs on named data have their recipe.
+OWN_IMAGES = "own-images"
+WHENCE = f"""\
+# josrc train PATH
+# {OWN_IMAGES} is no file: its settings follow from the images, from how many, how large and of how
+# many classes they are. josrc train prints them before it begins, config.yaml in the run folder
+# holds them all, and docs/your-data.md has the rules under "Settings".
+"""
 
 
 # --- reading -------------------------------------------------------------------------------------

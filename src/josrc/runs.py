@@ -21,7 +21,8 @@ from josrc.data.arrays import NAME, source_of
 from josrc.data.copies import listed, tally
 from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
 from josrc.engine import distributed
-from josrc.engine.events import Listener, TimeEstimate, create_progress
+from josrc.engine.device import choose_device
+from josrc.engine.events import Listener, Shorter, TimeEstimate, create_progress
 from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
@@ -267,8 +268,9 @@ def _hearing(folder: RunFolder, config: RunConfig, console: Console) -> list[Lis
     """Who hears of a run: of several processes nobody but the first speaks."""
     if not distributed.is_main():
         return []
+    on_cpu = choose_device(config.device).type == "cpu"
     return [
-        *listeners(folder, console, config.method.name),
+        *listeners(folder, console, config.method.name, on_cpu=on_cpu),
         *create_loggers(config, folder.path),
     ]
 
@@ -342,15 +344,24 @@ def complete(trainer: Trainer) -> Run:
 
 
 def listeners(
-    folder: RunFolder, console: Console, title: str, above: RenderableType | None = None
+    folder: RunFolder,
+    console: Console,
+    title: str,
+    above: RenderableType | None = None,
+    *,
+    on_cpu: bool = False,
 ) -> list[Listener]:
-    """Who hears of a run: its pictures, and its progress on a console, below that of its suite."""
+    """Who hears of a run: its pictures, and its progress on a console, below that of its suite.
+
+    Of a long one on a CPU it is also said what would make it shorter.
+    """
     pictures: list[Listener] = [Pictures(folder)]
     if console.quiet:
         return pictures
     progress = create_progress(console, title, above)
     # A suite tells the time by itself.
     estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
+    estimate += [Shorter(progress)] if on_cpu else []
     return [progress, *estimate, *pictures]
 
 

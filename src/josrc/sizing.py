@@ -18,11 +18,10 @@ from josrc.engine.distributed import world
 from josrc.engine.program import Program
 from josrc.losses import smooth_labels
 from josrc.models.factory import expected_images
+from josrc.resolution import OWN_IMAGES as OWN_IMAGES
 from josrc.resolution import Values
 from josrc.selection import clean_likelihood
 
-# What stands where runs on named data have their recipe.
-OWN_IMAGES = "own-images"
 # P_clean of an undecided prediction with the paper's smoothing of 0.6 and 100 classes.
 UNDECIDED = 0.795
 LOOKED_AT = 32

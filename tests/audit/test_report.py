@@ -23,6 +23,7 @@ from josrc.audit.report import add_pictures, script_json
 from josrc.audit.thumbnails import thumbnail
 from josrc.cli import main
 from josrc.data.decode import read_picture
+from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
 from josrc.runs import report
 
@@ -221,6 +222,15 @@ def test_a_missing_image_and_a_broken_one_are_told_from_the_others(
     assert {sample["number"]: "image" in sample for sample in samples} == {
         0: False, 1: True, 2: False, 3: True, 4: True, 5: True, 6: True,
     }  # fmt: skip
+
+
+def test_skipped_files_are_told(audited_run: Callable[[], Path]) -> None:
+    run = audited_run()
+    assert "skipped.csv" not in report(run).read_text()
+    RunFolder(run).write_skipped([("/a.png", "the file is empty")])
+    assert "1 file gave no image and was skipped: <code>skipped.csv" in report(run).read_text()
+    RunFolder(run).write_skipped([("/a.png", "empty"), ("/b.png", "empty")])
+    assert "2 files gave no image and were skipped" in report(run).read_text()
 
 
 def test_a_run_without_verdicts_says_what_to_do(

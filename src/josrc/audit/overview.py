@@ -74,6 +74,7 @@ def overview(
         "done": len(rows),
         "selects": any(row.get("n_clean") is not None for row in rows),
         "result": result(rows, config.epochs),
+        "skipped": len(folder.read_skipped()) if folder.skipped.is_file() else 0,
         "audit": audit,
         "headline": headline(audit),
         "bar": [

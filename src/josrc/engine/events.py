@@ -75,6 +75,33 @@ class TimeEstimate(Listener):
             self.teller.noticed(f"About {in_words(an_epoch)} an epoch; {in_words(left)} are left.")
 
 
+class Shorter(Listener):
+    """Says once, after the first epoch, what would make a long training on a CPU shorter."""
+
+    LONG = 30 * 60  # seconds
+
+    def __init__(self, teller: Listener) -> None:
+        self.teller, self.epochs, self.done = teller, 0, 0
+        self.begun = time.monotonic()
+
+    def started(self, epochs: int, done: int) -> None:
+        """Remember how much there is to do."""
+        self.epochs, self.done, self.begun = epochs, done, time.monotonic()
+
+    def epoch_ended(self, row: Row) -> None:
+        """Look at the first epoch only."""
+        if int(row["epoch"] or 0) != self.done + 1:
+            return
+        an_epoch = time.monotonic() - self.begun
+        if an_epoch * (self.epochs - self.done) > self.LONG:
+            left = an_epoch * (self.epochs - self.done - 1)
+            self.teller.noticed(
+                f"On this CPU {in_words(left)} are left. It would be shorter with fewer --epochs, "
+                "a smaller --image-size, a smaller network (--model; of cnn7 model.width=0.5), or "
+                "a GPU."
+            )
+
+
 def in_words(seconds: float) -> str:
     """``40 s``, ``12 min`` or ``3.5 h``."""
     if seconds < 90:
