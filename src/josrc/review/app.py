@@ -21,7 +21,8 @@ from josrc.review.pictures import Pictures
 from josrc.review.store import Action, Entry, Filter, RefusedError, Store
 
 PAGE = Path(__file__).parent / "page"
-FILES = {"/": "index.html"} | {f"/{name}": name for name in ("review.js", "review.css", "icon.svg")}
+NAMES = ("review.js", "decide.js", "keys.js", "review.css", "icon.svg")
+FILES = {"/": "index.html"} | {f"/{name}": name for name in NAMES}
 # Bytes of a request, samples of a page, and samples that one step decides.
 LONGEST_REQUEST, LARGEST_PAGE, MOST_ROWS = 64 * 1024, 200, 2000
 

@@ -1,0 +1,149 @@
+// What is decided on the samples of review.js, how far that is, and the choice of another label.
+"use strict";
+
+// --- decisions -----------------------------------------------------------------------------------
+
+function decide(action, label) {
+  const aim = aimed();
+  if (!aim.length) return;
+  const rows = aim.map((sample) => sample.row);
+  for (const sample of aim) showDecision(sample, "saving");
+  const last = state.cards.get(rows[rows.length - 1]).place;
+  selectNone();
+  moveTo(nextOpen(last, new Set(rows)));
+  const body = label === undefined ? { rows, action } : { rows, action, label };
+  state.work = state.work.then(async () => {
+    try {
+      const { changes } = await ask("/api/decide", body);
+      applyChanges(changes);
+      if (rows.length > 1) tell(`Saved: ${images(rows.length)}`);
+    } catch (error) {
+      for (const sample of aim) if (state.cards.has(sample.row)) showDecision(sample, "failed");
+      tell(`Not saved: ${error.message}`);
+      return;
+    }
+    await poll();
+  });
+}
+
+function nextOpen(from, without) {
+  for (let place = from + 1; place < state.samples.length; place += 1) {
+    const sample = state.samples[place];
+    if (!sample.outcome && !without.has(sample.row)) return place;
+  }
+  return Math.min(from + 1, state.samples.length - 1);
+}
+
+function undo() {
+  state.work = state.work.then(async () => {
+    try {
+      const { changes } = await ask("/api/undo", {});
+      if (!changes.length) return tell("There is nothing to undo.");
+      applyChanges(changes);
+      const known = state.cards.get(changes[0].row);
+      if (known) moveTo(known.place);
+      tell(`Undone: ${images(changes.length)}${known ? "" : ", not among those shown"}`);
+    } catch (error) {
+      return tell(`Not undone: ${error.message}`);
+    }
+    return poll();
+  });
+}
+
+// Other tabs and other people at the same run decide too.
+async function poll() {
+  const generation = state.generation;
+  const query = new URLSearchParams({ since: state.latest, given: state.filter.given });
+  try {
+    const news = await ask(`/api/changes?${query}`);
+    if (generation !== state.generation) return;
+    state.latest = Math.max(state.latest, news.latest);
+    applyChanges(news.changes);
+    showProgress(news.progress);
+  } catch { /* told already */ }
+}
+
+function showProgress(progress) {
+  const wrong = ["mislabelled", "out_of_distribution"];
+  const sum = (names, key) => names.reduce((total, name) => total + progress[name][key], 0);
+  const checking = state.filter.verdict === "spot_check";
+  const counted = checking ? ["spot_check"] : wrong;
+  const samples = sum(counted, "samples");
+  const decided = sum(counted, "decided");
+  $("bar").max = Math.max(samples, 1);
+  $("bar").value = decided;
+  $("left").textContent = checking ? spotFound(progress.spot_check) : `${number(samples - decided)} of ${number(samples)} left`;
+  $("left").classList.toggle("long", checking && decided === samples);
+  $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Flagged samples without a decision";
+  for (const button of $("verdicts").children) {
+    const names = button.value === "flagged" ? wrong : [button.value];
+    if (button.value === "borderline") continue;
+    button.querySelector("small").textContent = number(sum(names, "samples") - sum(names, "decided"));
+  }
+}
+
+// What a spot check has found so far, and at its end the command that makes use of it.
+function spotFound({ samples, decided, wrong }) {
+  const found = `${number(wrong)} of ${number(decided)} wrong`;
+  return decided < samples ? `${found}, ${number(samples - decided)} left`
+    : `${found}: josrc audit RUN --noise-rate ${(wrong / Math.max(samples, 1)).toFixed(2)}`;
+}
+
+// --- another label -------------------------------------------------------------------------------
+
+let choice = 0;
+function openChooser() {
+  const aim = aimed();
+  if (!aim.length) return;
+  $("chooser-title").textContent = aim.length > 1 ? `A label for ${images(aim.length)}` : `Instead of ${aim[0].given}`;
+  $("typed").value = "";
+  showChoices();
+  $("chooser").showModal();
+  $("typed").focus();
+}
+
+function matching() {
+  const typed = $("typed").value.trim().toLowerCase();
+  const names = state.classes.map((found) => found.name);
+  const begins = names.filter((name) => name.toLowerCase().startsWith(typed));
+  const holds = names.filter((name) => !name.toLowerCase().startsWith(typed) && name.toLowerCase().includes(typed));
+  return [...begins, ...holds].slice(0, 100);
+}
+
+function showChoices() {
+  choice = 0;
+  $("choices").replaceChildren(...matching().map((name, place) => {
+    const item = make("li", "", name);
+    item.id = `choice-${place}`;
+    item.setAttribute("role", "option");
+    item.addEventListener("click", () => choose(name));
+    return item;
+  }));
+  markChoice();
+}
+
+function markChoice() {
+  [...$("choices").children].forEach((item, place) => {
+    item.setAttribute("aria-selected", String(place === choice));
+    if (place === choice) item.scrollIntoView({ block: "nearest" });
+  });
+  $("typed").setAttribute("aria-activedescendant", `choice-${choice}`);
+}
+
+function choose(name) {
+  $("chooser").close();
+  $("grid").focus({ preventScroll: true });
+  if (name !== undefined) decide("label", name);
+}
+
+function chooserKey(event) {
+  const count = $("choices").children.length;
+  if (event.key === "Enter") {
+    event.preventDefault();
+    if (count) choose(matching()[choice]);
+  } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && count) {
+    event.preventDefault();
+    choice = (choice + (event.key === "ArrowDown" ? 1 : count - 1)) % count;
+    markChoice();
+  }
+}
