@@ -48,7 +48,7 @@ def test_a_spot_check_ends_with_the_command_that_makes_use_of_it(
     page.keyboard.press("End")
     page.keyboard.press("Control+a")
     page.keyboard.press("k")
-    page.locator("#left", has_text="0 of 24 wrong: josrc audit RUN --noise-rate 0.00").wait_for()
+    page.locator("#left", has_text="1 of 24 wrong: josrc audit RUN --noise-rate 0.04").wait_for()
     page.keyboard.press("u")
     page.locator("#left", has_text="1 of 1 wrong, 23 left").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -105,6 +105,40 @@ def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: 
     expected |= {f"{HOSTILE}/0.png": "cat", f"{HOSTILE}/1.png": "dog", f"{HOSTILE}/2.png": "cat"}
     expected |= {"cat/1.png": "dog", "cat/2.png": "dog", "dog/1.png": HOSTILE}
     assert found == expected
+
+
+def test_among_several_what_is_decided_stays(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    page = visit(serving(reviewed)[1])
+    for key, row in (("k", 0), ("r", 8)):
+        at(page, row)
+        page.keyboard.press(key)
+    page.keyboard.press("Control+a")  # at once: the page may not have heard of the two yet
+    page.keyboard.press("a")
+    saved(page, 4, "removed")
+    saved(page, 0, "kept")
+    saved(page, 8, "removed")
+    page.locator("#message", has_text="Saved: 13 images; 2 decided before stay").wait_for()
+    page.keyboard.press("u")
+    badge(page, 4).wait_for(state="detached")
+    page.locator("#sample-0").click()
+    page.locator("#sample-16").click(modifiers=["Shift"])
+    stay = "Decide on 1 image at once; 2 decided already will stay"
+    assert page.locator("#aim").inner_text() == stay
+    assert page.locator("#accept-text").inner_text() == f"Accept: {HOSTILE}"
+    page.keyboard.press("l")
+    assert page.locator("#chooser-title").inner_text() == "Instead of dog"
+    page.keyboard.press("Escape")
+    page.locator("#sample-0").click()
+    page.locator("#sample-8").click(modifiers=["Shift"])
+    for key in ("a", "l"):
+        page.keyboard.press(key)
+        page.locator("#message.shown", has_text="All of these are decided already").wait_for()
+    assert page.locator("dialog[open]").count() == 0
+    page.locator("#sample-8").click()
+    page.keyboard.press("a")
+    saved(page, 8, "now dog")
 
 
 def test_a_tall_picture_is_shown_whole(reviewed: Path, serving: Serving, visit: Visit) -> None:

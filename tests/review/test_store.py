@@ -140,14 +140,28 @@ def test_a_label_that_is_the_given_one_keeps_it(store: Store) -> None:
 
 def test_undo_takes_whole_steps_back_to_what_was_before(store: Store) -> None:
     store.decide([1, 2, 3], "accept")
-    store.decide([2, 7], "remove")
-    assert {entry["row"]: entry["outcome"] for entry in store.undo()} == {2: "relabel", 7: None}
+    store.decide([2], "remove")
+    store.decide([7, 6], "remove")
+    assert {entry["row"]: entry["outcome"] for entry in store.undo()} == {7: None, 6: None}
+    assert {entry["row"]: entry["outcome"] for entry in store.undo()} == {2: "relabel"}
     assert set(store.decisions()) == {1, 2, 3}
     store.decide([9], "keep")
     assert [entry["row"] for entry in store.undo()] == [9], "an undo is not undone"
     assert len(store.undo()) == 3
     assert store.decisions() == {}
     assert store.undo() == []
+
+
+def test_among_several_what_is_decided_stays(store: Store) -> None:
+    store.decide([0], "keep")
+    store.decide([1], "remove")
+    assert [entry["row"] for entry in store.decide([0, 1, 2, 2], "accept")] == [2]
+    assert store.decide([0, 1], "accept") == []
+    found = {row: decision for row, (_, decision) in store.decisions().items()}
+    assert found == {0: ("keep", None), 1: ("remove", None), 2: ("relabel", "cat")}
+    assert [entry["row"] for entry in store.undo()] == [2], "a step without a change is none"
+    store.decide([0, 0], "accept")
+    assert store.decisions()[0][1] == ("relabel", "cat"), "alone it is changed"
 
 
 def test_a_step_that_fails_changes_nothing(store: Store) -> None:

@@ -192,11 +192,18 @@ class Store:
         return {row: (sample_id, (outcome, label)) for row, sample_id, outcome, label in found}
 
     def decide(self, rows: Sequence[int], action: Action, label: str | None = None) -> list[Entry]:
-        """Decide on some samples in one step; when this returns, it is on disk."""
+        """Decide on some samples in one step; when this returns, it is on disk.
+
+        Among several those that are decided already stay as they are, by whomever and whenever.
+        """
+        rows = list(dict.fromkeys(rows))
         with self._writing, self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
-            after = [(row, *self._resolve(row, action, label)) for row in dict.fromkeys(rows)]
-            self._write(after)
+            if len(rows) > 1:
+                rows = [row for row in rows if self._decision(row) is None]
+            after = [(row, *self._resolve(row, action, label)) for row in rows]
+            if after:
+                self._write(after)
         return [_entry(row, decision) for row, _, decision in after]
 
     def undo(self) -> list[Entry]:
@@ -234,6 +241,13 @@ class Store:
             return name, ("relabel", label)
         return name, ("remove" if action == "remove" else "keep", None)
 
+    def _decision(self, row: int) -> Decision | None:
+        """What holds for a sample."""
+        found: Decision | None = self._writer.execute(
+            "SELECT outcome, label FROM decision WHERE row = ?", [row]
+        ).fetchone()
+        return found
+
     def _write(
         self, after: Sequence[tuple[int, str, Decision | None]], undoing: bool = False
     ) -> None:
@@ -244,9 +258,7 @@ class Store:
             "INSERT INTO step (time, undone) VALUES (?, ?)", [now, undoing]
         ).lastrowid
         for row, name, decision in after:
-            old = database.execute(
-                "SELECT outcome, label FROM decision WHERE row = ?", [row]
-            ).fetchone() or (None, None)
+            old = self._decision(row) or (None, None)
             database.execute(
                 "INSERT INTO change (step, row, outcome, label, old_outcome, old_label) "
                 "VALUES (?, ?, ?, ?, ?, ?)",

@@ -5,9 +5,10 @@
 
 function decide(action, label) {
   const aim = aimed();
-  if (!aim.length) return;
+  const open = undecided(aim);
+  if (!open.length) return aim.length ? tell(ALL_DECIDED) : undefined;
   const rows = aim.map((sample) => sample.row);
-  for (const sample of aim) showDecision(sample, "saving");
+  for (const sample of open) showDecision(sample, "saving");
   const last = state.cards.get(rows[rows.length - 1]).place;
   selectNone();
   moveTo(nextOpen(last, new Set(rows)));
@@ -15,15 +16,23 @@ function decide(action, label) {
   state.work = state.work.then(async () => {
     try {
       const { changes } = await ask("/api/decide", body);
+      for (const sample of open) showIfThere(sample); // another tab may have been faster
       applyChanges(changes);
-      if (rows.length > 1) tell(`Saved: ${images(rows.length)}`);
+      const left = rows.length - changes.length;
+      const stay = left ? `; ${number(left)} decided before stay as they were` : "";
+      if (rows.length > 1) tell(`Saved: ${images(changes.length)}${stay}`);
     } catch (error) {
-      for (const sample of aim) if (state.cards.has(sample.row)) showDecision(sample, "failed");
+      for (const sample of open) showIfThere(sample, "failed");
       tell(`Not saved: ${error.message}`);
       return;
     }
     await poll();
   });
+  return undefined;
+}
+
+function showIfThere(sample, pending) {
+  if (state.cards.get(sample.row)?.sample === sample) showDecision(sample, pending);
 }
 
 function nextOpen(from, without) {
@@ -93,13 +102,15 @@ function spotFound({ samples, decided, wrong }) {
 
 let choice = 0;
 function openChooser() {
-  const aim = aimed();
-  if (!aim.length) return;
+  const all = aimed();
+  const aim = undecided(all);
+  if (!aim.length) return all.length ? tell(ALL_DECIDED) : undefined;
   $("chooser-title").textContent = aim.length > 1 ? `A label for ${images(aim.length)}` : `Instead of ${aim[0].given}`;
   $("typed").value = "";
   showChoices();
   $("chooser").showModal();
   $("typed").focus();
+  return undefined;
 }
 
 function matching() {

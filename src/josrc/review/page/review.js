@@ -35,6 +35,7 @@ function make(tag, className, text) {
 
 const number = (value) => value.toLocaleString("en");
 const percent = (value) => `${Math.round(value * 100)} %`;
+const ALL_DECIDED = "All of these are decided already. Change them one by one, or undo.";
 const images = (count) => (count === 1 ? "1 image" : `${number(count)} images`);
 
 // --- talking to the server -----------------------------------------------------------------------
@@ -251,6 +252,10 @@ function aimed() {
   return state.samples.length ? [state.samples[state.cursor]] : [];
 }
 
+// Those that a decision would change: among several only those without one. The server sees to it
+// that none is written over (store.py), also if this page has not heard of it yet.
+const undecided = (aim) => (aim.length > 1 ? aim.filter((sample) => !sample.outcome) : aim);
+
 // --- the sample at the cursor --------------------------------------------------------------------
 
 let shownRow;
@@ -274,10 +279,17 @@ function showDetail() {
     ...score("Label is right", sample.p_clean), ...score("Belongs to no class", sample.p_ood),
     ...score("Certainty of the verdict", sample.confidence),
   );
+  showAim();
+}
+
+function showAim() {
   const aim = aimed();
-  $("aim").textContent = aim.length > 1 ? `Decide on ${images(aim.length)} at once` : "";
+  const open = undecided(aim);
+  const left = aim.length - open.length;
+  const stay = left ? `; ${number(left)} decided already will stay` : "";
+  $("aim").textContent = open.length ? `Decide on ${images(open.length)} at once${stay}` : ALL_DECIDED;
   $("aim").hidden = aim.length < 2;
-  $("accept-text").textContent = aim.length > 1 ? `Accept ${number(aim.length)} suggestions` : acceptText(aim[0]);
+  $("accept-text").textContent = open.length === 1 ? acceptText(open[0]) : `Accept ${number(open.length)} suggestions`;
 }
 
 function score(name, value) {
