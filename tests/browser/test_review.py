@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from PIL import Image
 
 from josrc.cli import main
+from josrc.review.estimate import interval
+from josrc.review.index import spot_check
 
 pytestmark = pytest.mark.browser
 
@@ -38,20 +41,68 @@ def at(page: Any, row: int) -> None:
 def test_a_spot_check_ends_with_the_command_that_makes_use_of_it(
     reviewed: Path, serving: Serving, visit: Visit
 ) -> None:
-    page = visit(serving(reviewed)[1], width=390, height=780)
+    run = reviewed.rename(reviewed.with_name("it's mine"))
+    page = visit(serving(run)[1], width=390, height=780)
     at(page, 0)
     page.locator("[value=spot_check]").click()
     page.locator("#left", has_text="0 of 0 wrong, 24 left").wait_for()
+    at(page, spot_check(24)[0])
     page.keyboard.press("r")
     page.locator("#left", has_text="1 of 1 wrong, 23 left").wait_for()
-    page.locator("#sample-8").click()
     page.keyboard.press("End")
     page.keyboard.press("Control+a")
     page.keyboard.press("k")
-    page.locator("#left", has_text="1 of 24 wrong: josrc audit RUN --noise-rate 0.04").wait_for()
+    page.locator("#left code").wait_for()
+    low, high = (round(100 * share) for share in interval(1, 24))
+    command = shlex.join(["josrc", "audit", str(run), "--noise-rate", "0.04"])
+    said = page.locator("#left").inner_text()
+    assert said == f"1 of 24 wrong (95 % interval {low} to {high} %): {command}"
+    assert page.locator("#left code").inner_text() == command
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.keyboard.press("u")
     page.locator("#left", has_text="1 of 1 wrong, 23 left").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_spot_check_shows_no_verdict_before_the_decision(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    page.locator("[value=spot_check]").click()
+    order = spot_check(24)
+    page.locator(f"#sample-{order[-1]}").wait_for()
+    cards = page.locator("#grid li").evaluate_all("cards => cards.map((card) => card.id)")
+    assert cards == [f"sample-{row}" for row in order], "as they were drawn"
+    given = [(HOSTILE, "cat", "dog")[row // 8] for row in order]
+    assert page.locator("#grid .change").all_inner_texts() == given
+    assert page.locator("#grid .sure").all_inner_texts() == [""] * 24
+    assert page.locator("#grid :is(.clean, .mislabelled, .out_of_distribution, .was)").count() == 0
+
+    row = next(row for row in order if row % 8 == 0)  # mislabelled
+    page.locator(f"#sample-{row}").click()
+    label, suggested = given[order.index(row)], given[order.index((row + 8) % 24)]
+    assert page.locator("#labels").inner_text().strip() == label
+    assert page.locator("#scores").inner_text() == ""
+    assert "Because" not in page.locator("#reason").inner_text()
+    assert page.locator("[data-action=accept]").is_hidden()
+    page.keyboard.press("a")
+    page.locator("#message.shown", has_text="nothing to accept in the spot check").wait_for()
+    page.keyboard.press("l")
+    page.keyboard.type("dog" if label == "cat" else "cat")
+    page.keyboard.press("Enter")
+    saved(page, row, "now dog" if label == "cat" else "now cat")
+    change = page.locator(f"#sample-{row} .change").inner_text()
+    assert change.split() == f"{label} → {suggested}".split()
+    assert page.locator(f"#sample-{row} .sure").inner_text().endswith("%")
+    page.locator(f"#sample-{row}").click()
+    assert page.locator("#reason").inner_text() == f"Because of {label}."
+    page.keyboard.press("u")
+    badge(page, row).wait_for(state="detached")
+    assert page.locator(f"#sample-{row} .change").inner_text() == label, "undecided again"
+    page.locator("[value=flagged]").click()
+    at(page, 0)
+    assert page.locator("#sample-0 .mislabelled").inner_text() == "cat"
+    assert page.locator("[data-action=accept]").is_visible()
 
 
 def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: Visit) -> None:
@@ -119,12 +170,12 @@ def test_among_several_what_is_decided_stays(
     saved(page, 4, "removed")
     saved(page, 0, "kept")
     saved(page, 8, "removed")
-    page.locator("#message", has_text="Saved: 13 images; 2 decided before stay").wait_for()
+    page.locator("#message", has_text="Saved: 13 images (decided before: 2)").wait_for()
     page.keyboard.press("u")
     badge(page, 4).wait_for(state="detached")
     page.locator("#sample-0").click()
     page.locator("#sample-16").click(modifiers=["Shift"])
-    stay = "Decide on 1 image at once; 2 decided already will stay"
+    stay = "Decide on 1 image at once (decided already: 2)"
     assert page.locator("#aim").inner_text() == stay
     assert page.locator("#accept-text").inner_text() == f"Accept: {HOSTILE}"
     page.keyboard.press("l")

@@ -14,6 +14,7 @@ import pytest
 from josrc.audit.files import COLUMNS
 from josrc.audit.gallery import read_scores
 from josrc.errors import UserError
+from josrc.review.estimate import interval
 from josrc.review.store import Filter, RefusedError, Store
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
@@ -77,12 +78,19 @@ def test_a_spot_check_draws_a_hundred_whatever_their_verdict_and_counts_what_is_
     drawn = rows(store, Filter(verdict="spot_check"))
     assert len(set(drawn)) == 100
     assert 15 <= sum(row < 300 for row in drawn) <= 45
-    assert store.spot_check() == {"samples": 100, "decided": 0, "wrong": 0}
+    halves = [sum(row < 300 for row in half) for half in (drawn[:50], drawn[50:])]
+    assert min(halves) >= 5, "whoever stops early has seen samples of every kind"
+    nothing = {"samples": 100, "decided": 0, "wrong": 0, "low": 0, "high": 1}
+    assert store.spot_check() == nothing
+    pages = [store.page(Filter(verdict="spot_check"), after, 40) for after in (-1, 39, 79)]
+    assert [entry["row"] for page in pages for entry in page] == drawn
     other = next(row for row in range(1000) if row not in drawn)
     store.decide([drawn[0], drawn[1], other], "remove")
     store.decide([drawn[1]], "keep")
     store.decide([drawn[2]], "label", "b")
-    assert store.spot_check() == {"samples": 100, "decided": 3, "wrong": 2}
+    found = store.spot_check()
+    assert found == nothing | {"decided": 3, "wrong": 2, "low": found["low"], "high": found["high"]}
+    assert (found["low"], found["high"]) == interval(2, 3)
     store.close()
     (tmp_path / "index.sqlite").unlink()
     again = Store(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -30,14 +31,16 @@ LONGEST_REQUEST, LARGEST_PAGE, MOST_ROWS = 64 * 1024, 200, 2000
 class Review:
     """The answers, each to one kind of request."""
 
-    def __init__(self, name: str, classes: list[str], store: Store, pictures: Pictures) -> None:
-        self.name, self.classes, self.store, self.pictures = name, classes, store, pictures
+    def __init__(self, run: Path, classes: list[str], store: Store, pictures: Pictures) -> None:
+        self.run, self.classes, self.store, self.pictures = run, classes, store, pictures
 
     def about(self, request: Request) -> Response:
         """What does not change while the page is open."""
         flagged = dict(self.store.classes())
         classes = [{"name": name, "flagged": flagged.get(name, 0)} for name in self.classes]
-        return JSONResponse({"name": self.name, "classes": classes})
+        run = self.run.absolute()  # a command is copied to any terminal
+        audit = f"josrc audit {shlex.quote(str(run))}"
+        return JSONResponse({"name": run.name, "audit": audit, "classes": classes})
 
     def queue(self, request: Request) -> Response:
         """Samples behind a place in the queue, and the number of the latest change before."""
@@ -55,8 +58,8 @@ class Review:
         changes = self.store.changes(since)
         latest = changes[-1][0] if changes else since
         rows = [{"row": row, "outcome": o, "label": label} for _, row, o, label in changes]
-        progress = self.store.progress(request.query_params.get("given", ""))
-        progress["spot_check"] = self.store.spot_check()
+        counts = self.store.progress(request.query_params.get("given", ""))
+        progress = {**counts, "spot_check": self.store.spot_check()}
         return JSONResponse({"latest": latest, "changes": rows, "progress": progress})
 
     def thumbnail(self, request: Request) -> Response:

@@ -20,7 +20,7 @@ from josrc.data.noise import CLEAN
 from josrc.errors import UserError
 from josrc.files import replacing
 
-VERSION = 2
+VERSION = 3
 # So many samples drawn at random tell how many labels are wrong, whatever the verdicts say.
 SPOT_CHECK = 100
 # Where a sample stands in the queue: steps of its certainty, and its row to tell equals apart.
@@ -30,7 +30,7 @@ SCHEMA = """
 CREATE TABLE sample (
     row INTEGER PRIMARY KEY, id TEXT, path TEXT, given TEXT, verdict TEXT, suggested TEXT,
     p_clean REAL, p_ood REAL, confidence REAL, reason TEXT, place INTEGER);
-CREATE TABLE spot_check (row INTEGER PRIMARY KEY);
+CREATE TABLE spot_check (row INTEGER PRIMARY KEY, drawn INTEGER);
 CREATE TABLE census (verdict TEXT, given TEXT, samples INTEGER);
 CREATE TABLE origin (version INTEGER, bytes INTEGER, changed INTEGER);
 """
@@ -88,7 +88,10 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
             except UnicodeEncodeError:
                 raise UserError(f"{verdicts}: a class has a name that is no UTF-8.") from None
             drawn = spot_check(sum(census.values()))
-            database.executemany("INSERT INTO spot_check VALUES (?)", [(row,) for row in drawn])
+            database.executemany(
+                "INSERT INTO spot_check VALUES (?, ?)",
+                [(row, place) for place, row in enumerate(drawn)],
+            )
             counts = [(*kind, count) for kind, count in census.items()]
             database.executemany("INSERT INTO census VALUES (?, ?, ?)", counts)
             database.execute("INSERT INTO origin VALUES (?, ?, ?)", origin)
@@ -124,8 +127,11 @@ def read_verdicts(path: Path) -> Iterator[list[str]]:
 
 
 def spot_check(samples: int) -> list[int]:
-    """Rows drawn at random, the same whenever it is asked; all of them where they are few."""
-    return sorted(random.Random(0).sample(range(samples), min(SPOT_CHECK, samples)))
+    """Rows in the order they are drawn at random, always the same; all of them where they are few.
+
+    In any other order whoever stops early has seen samples of one kind.
+    """
+    return random.Random(0).sample(range(samples), min(SPOT_CHECK, samples))
 
 
 def shown(name: bytes | str) -> str:

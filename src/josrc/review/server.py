@@ -60,7 +60,7 @@ def serve(
         token = secrets.token_urlsafe(32)
         with _listening(port) as listening:
             port = listening.getsockname()[1]
-            review = Review(folder.path.absolute().name, classes, store, pictures)
+            review = Review(folder.path, classes, store, pictures)
             app = create_app(review, token, f"josrc-review-{port}")
             address = f"http://{ADDRESS}:{port}/?token={token}"
             say(console, f"Review of {path}: {address}\nEnd it with Ctrl-C.")

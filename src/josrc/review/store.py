@@ -19,6 +19,7 @@ from typing import Any, Literal
 from josrc.audit.files import TITLES
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
+from josrc.review.estimate import interval
 from josrc.review.index import borderline_places, indexed, shown
 
 Action = Literal["accept", "keep", "label", "remove"]
@@ -67,16 +68,19 @@ class Filter:
     state: str = ""
     search: str = ""
 
+    @property
+    def drawn(self) -> bool:
+        """Whether it is the spot check: samples and their order come from the draw."""
+        return self.verdict == "spot_check"
+
     def conditions(self) -> tuple[str, list[Any]]:
         """For a WHERE."""
         found: list[tuple[str, list[Any]]] = [("1", [])]
         if self.verdict == "borderline":
             found.append(("place BETWEEN ? AND ? AND confidence > 0", list(borderline_places())))
-        elif self.verdict == "spot_check":
-            found.append(("row IN (SELECT row FROM spot_check)", []))
         elif self.verdict == "flagged":
             found.append(("verdict != ?", [TITLES[CLEAN]]))
-        elif self.verdict:
+        elif self.verdict and not self.drawn:
             found.append(("verdict = ?", [self.verdict]))
         if self.given:
             found.append(("given = ?", [self.given]))
@@ -127,9 +131,10 @@ class Store:
     def page(self, chosen: Filter, after: int = -1, limit: int = 60) -> list[Entry]:
         """The next samples of the queue behind a place."""
         where, values = chosen.conditions()
+        place, drawn = ("drawn", "JOIN spot_check USING (row)") if chosen.drawn else ("place", "")
         rows = self._read(
-            f"SELECT {_shown()} FROM sample LEFT JOIN decision USING (row) "
-            f"WHERE place > ? AND {where} ORDER BY place LIMIT ?",
+            f"SELECT {_shown(place)} FROM sample {drawn} LEFT JOIN decision USING (row) "
+            f"WHERE {place} > ? AND {where} ORDER BY {place} LIMIT ?",
             [after, *values, limit],
         )
         entries = [dict(zip(SHOWN, row, strict=True)) for row in rows]
@@ -158,13 +163,18 @@ class Store:
                 found[verdict][key] = count
         return found
 
-    def spot_check(self) -> dict[str, int]:
-        """Of the samples drawn at random how many are decided, and found wrong or foreign."""
+    def spot_check(self) -> dict[str, float]:
+        """Of the samples drawn at random how many are decided, and found wrong or foreign.
+
+        ``low`` and ``high``: between which shares that of all samples lies.
+        """
         sql = (
             "SELECT count(*), count(outcome), coalesce(sum(outcome != 'keep'), 0) "
             "FROM spot_check LEFT JOIN decision USING (row)"
         )
-        return dict(zip(("samples", "decided", "wrong"), self._read(sql, [])[0], strict=True))
+        samples, decided, wrong = self._read(sql, [])[0]
+        low, high = interval(wrong, decided)
+        return {"samples": samples, "decided": decided, "wrong": wrong, "low": low, "high": high}
 
     def classes(self) -> list[tuple[str, int]]:
         """Given labels and how many samples of each are not clean."""
@@ -299,8 +309,9 @@ def _connect(path: Path, index: Path) -> sqlite3.Connection:
     return database
 
 
-def _shown() -> str:
-    return ", ".join(f"sample.{name}" if name in ("row", "id") else name for name in SHOWN)
+def _shown(place: str) -> str:
+    other = {"row": "sample.row", "id": "sample.id", "place": place}
+    return ", ".join(other.get(name, name) for name in SHOWN)
 
 
 def _entry(row: int, decision: Decision | None) -> Entry:

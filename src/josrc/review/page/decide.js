@@ -3,7 +3,10 @@
 
 // --- decisions -----------------------------------------------------------------------------------
 
+const NOTHING_TO_ACCEPT = "There is nothing to accept in the spot check: keep (K), another label (L) or remove (R).";
+
 function decide(action, label) {
+  if (action === "accept" && spotChecking()) return tell(NOTHING_TO_ACCEPT);
   const aim = aimed();
   const open = undecided(aim);
   if (!open.length) return aim.length ? tell(ALL_DECIDED) : undefined;
@@ -19,7 +22,7 @@ function decide(action, label) {
       for (const sample of open) showIfThere(sample); // another tab may have been faster
       applyChanges(changes);
       const left = rows.length - changes.length;
-      const stay = left ? `; ${number(left)} decided before stay as they were` : "";
+      const stay = left ? ` (decided before: ${number(left)})` : "";
       if (rows.length > 1) tell(`Saved: ${images(changes.length)}${stay}`);
     } catch (error) {
       for (const sample of open) showIfThere(sample, "failed");
@@ -75,13 +78,16 @@ async function poll() {
 function showProgress(progress) {
   const wrong = ["mislabelled", "out_of_distribution"];
   const sum = (names, key) => names.reduce((total, name) => total + progress[name][key], 0);
-  const checking = state.filter.verdict === "spot_check";
+  const checking = spotChecking();
   const counted = checking ? ["spot_check"] : wrong;
   const samples = sum(counted, "samples");
   const decided = sum(counted, "decided");
   $("bar").max = Math.max(samples, 1);
   $("bar").value = decided;
-  $("left").textContent = checking ? spotFound(progress.spot_check) : `${number(samples - decided)} of ${number(samples)} left`;
+  const said = checking ? spotFound(progress.spot_check) : [`${number(samples - decided)} of ${number(samples)} left`];
+  if ($("left").textContent !== said.map((part) => part.textContent ?? part).join("")) {
+    $("left").replaceChildren(...said); // only if it is new: somebody may be copying it
+  }
   $("left").classList.toggle("long", checking && decided === samples);
   $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Flagged samples without a decision";
   for (const button of $("verdicts").children) {
@@ -92,10 +98,12 @@ function showProgress(progress) {
 }
 
 // What a spot check has found so far, and at its end the command that makes use of it.
-function spotFound({ samples, decided, wrong }) {
+function spotFound({ samples, decided, wrong, low, high }) {
   const found = `${number(wrong)} of ${number(decided)} wrong`;
-  return decided < samples ? `${found}, ${number(samples - decided)} left`
-    : `${found}: josrc audit RUN --noise-rate ${(wrong / Math.max(samples, 1)).toFixed(2)}`;
+  if (decided < samples) return [`${found}, ${number(samples - decided)} left`];
+  const sure = `95 % interval ${Math.round(low * 100)} to ${percent(high)}`;
+  const rate = (wrong / Math.max(samples, 1)).toFixed(2);
+  return [`${found} (${sure}): `, make("code", "", `${state.audit} --noise-rate ${rate}`)];
 }
 
 // --- another label -------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ function showFilter() {
   for (const button of $("verdicts").children) {
     button.setAttribute("aria-pressed", String(button.value === state.filter.verdict));
   }
+  $("grid").setAttribute("aria-label", spotChecking() ? "Samples, drawn at random" : "Samples, the most certain first");
+  document.querySelector("[data-action=accept]").hidden = spotChecking();
 }
 
 function filterBy(key, value) {
@@ -83,7 +85,7 @@ async function begin() {
   }
   document.addEventListener("keydown", pressed);
   const about = await ask("/api/about");
-  state.classes = about.classes;
+  Object.assign(state, { classes: about.classes, audit: about.audit });
   $("run").textContent = about.name;
   document.title = `${about.name} · josrc review`;
   for (const { name, flagged } of about.classes) {

@@ -13,6 +13,7 @@ const VERDICTS = [
 
 const state = {
   classes: [],
+  audit: "", // the command that makes new verdicts on this run
   filter: { verdict: "flagged", given: "", state: "open", search: "" },
   samples: [], // in the order of the queue, as far as they are loaded
   cards: new Map(), // row -> {sample, card, place in samples}
@@ -119,14 +120,10 @@ function addCard(sample) {
   const frame = make("div", "frame");
   frame.append(picture(`/thumbnail/${sample.row}`, frame, true));
   const caption = make("div", "caption");
-  const change = make("div", "change");
-  change.append(...labelParts(sample));
-  change.title = change.textContent;
   const meta = make("div", "meta");
-  meta.append(make("span", "", sample.id.split("/").pop()), make("span", "", percent(sample.confidence)));
-  meta.firstChild.classList.add("name");
+  meta.append(make("span", "name", sample.id.split("/").pop()), make("span", "sure"));
   meta.title = sample.id;
-  caption.append(change, meta);
+  caption.append(make("div", "change"), meta);
   card.append(frame, caption);
   const place = state.samples.length;
   card.addEventListener("click", (event) => clicked(event, place));
@@ -152,7 +149,13 @@ function picture(address, frame, lazy) {
   return image;
 }
 
+// In the spot check people judge for themselves, or it would find what the verdicts have found: what
+// josrc thinks of a sample is shown once it is decided.
+const spotChecking = () => state.filter.verdict === "spot_check";
+const veiled = (sample) => spotChecking() && !sample.outcome;
+
 function labelParts(sample) {
+  if (veiled(sample)) return [make("span", "given", sample.given)];
   if (sample.verdict === "mislabelled") {
     return [
       make("span", "was", sample.given), make("span", "arrow", "→"),
@@ -175,6 +178,10 @@ function decisionText(sample) {
 
 function showDecision(sample, pending) {
   const { card } = state.cards.get(sample.row);
+  const change = card.querySelector(".change");
+  change.replaceChildren(...labelParts(sample));
+  change.title = change.textContent;
+  card.querySelector(".sure").textContent = veiled(sample) ? "" : percent(sample.confidence);
   card.querySelector(".badge")?.remove();
   card.classList.toggle("decided", Boolean(sample.outcome));
   const text = pending ? { saving: "saving …", failed: "not saved" }[pending] : decisionText(sample);
@@ -273,12 +280,12 @@ function showDetail() {
   $("labels").replaceChildren(...labelParts(sample).flatMap((part) => [part, " "]));
   $("decision").textContent = sample.outcome ? `Decided: ${decisionText(sample)}` : "";
   $("decision").hidden = !sample.outcome;
-  $("reason").textContent = sample.reason;
+  $("reason").textContent = veiled(sample) ? "Is the label right? The verdict is shown when you have decided." : sample.reason;
   $("path").textContent = sample.path || `sample ${sample.id}`;
-  $("scores").replaceChildren(
+  $("scores").replaceChildren(...(veiled(sample) ? [] : [
     ...score("Label is right", sample.p_clean), ...score("Belongs to no class", sample.p_ood),
     ...score("Certainty of the verdict", sample.confidence),
-  );
+  ]));
   showAim();
 }
 
@@ -286,7 +293,7 @@ function showAim() {
   const aim = aimed();
   const open = undecided(aim);
   const left = aim.length - open.length;
-  const stay = left ? `; ${number(left)} decided already will stay` : "";
+  const stay = left ? ` (decided already: ${number(left)})` : "";
   $("aim").textContent = open.length ? `Decide on ${images(open.length)} at once${stay}` : ALL_DECIDED;
   $("aim").hidden = aim.length < 2;
   $("accept-text").textContent = open.length === 1 ? acceptText(open[0]) : `Accept ${number(open.length)} suggestions`;
