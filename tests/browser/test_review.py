@@ -192,6 +192,42 @@ def test_among_several_what_is_decided_stays(
     saved(page, 8, "now dog")
 
 
+def test_a_label_of_no_class_is_told(reviewed: Path, serving: Serving, visit: Visit) -> None:
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    page.keyboard.press("l")
+    assert page.locator("#no-choice").inner_text() == ""
+    page.keyboard.type("<b>emu")
+    page.locator("#no-choice", has_text="No class has “<b>emu” in its name").wait_for()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#chooser").is_visible(), "nothing was chosen"
+    page.locator("#typed").fill("dog")
+    assert page.locator("#choices li").all_inner_texts() == ["dog"]
+    assert page.locator("#no-choice").is_hidden()
+    page.keyboard.press("Enter")
+    saved(page, 0, "now dog")
+
+
+def test_the_page_names_every_key_of_the_documentation(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    page.keyboard.press("?")
+    named = set(page.locator("#help kbd").all_inner_texts())
+    arrows = {"←", "→", "↑", "↓"}
+    letters = {"A", "K", "L", "R", "U", "X", "Space", "Ctrl", "Esc", "/", "?"}
+    assert named == arrows | letters | {"Page ↑", "Page ↓", "Home", "End"}
+    page.keyboard.press("Escape")
+    page.keyboard.press("End")
+    at(page, 20)
+    page.keyboard.press("PageUp")
+    assert page.locator("#sample-20.cursor").count() == 0
+    page.keyboard.press("Home")
+    at(page, 0)
+
+
 def test_a_tall_picture_is_shown_whole(reviewed: Path, serving: Serving, visit: Visit) -> None:
     with (reviewed / "audit" / "verdicts.csv").open(newline="", encoding="utf-8") as file:
         path = next(csv.DictReader(file))["path"]

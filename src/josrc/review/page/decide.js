@@ -138,6 +138,8 @@ function showChoices() {
     item.addEventListener("click", () => choose(name));
     return item;
   }));
+  const none = !$("choices").children.length;
+  $("no-choice").textContent = none ? `No class has “${$("typed").value.trim()}” in its name. An image of no class: Esc, then R.` : "";
   markChoice();
 }
 
@@ -146,7 +148,7 @@ function markChoice() {
     item.setAttribute("aria-selected", String(place === choice));
     if (place === choice) item.scrollIntoView({ block: "nearest" });
   });
-  $("typed").setAttribute("aria-activedescendant", `choice-${choice}`);
+  $("typed").setAttribute("aria-activedescendant", $("choices").children.length ? `choice-${choice}` : "");
 }
 
 function choose(name) {
