@@ -18,6 +18,7 @@ from josrc.data.noise import CLEAN
 from josrc.data.source import Source
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
+from josrc.review.changes import Change, changes_file, check_changes, write_changes
 from josrc.review.index import read_verdicts
 from josrc.review.store import Decision, Store, accepted
 from josrc.terminal import say
@@ -46,11 +47,12 @@ class Corrected:
 
 @dataclass
 class Tally:
-    """What was done, by count: of each outcome, by whom; and how sure verdicts were to do more."""
+    """What was done: of each outcome how many, by whom; and how sure verdicts were to do more."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     sure: list[float] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
     def of(self, outcome: str) -> int:
         """How many samples had an outcome, whoever said so."""
@@ -127,7 +129,11 @@ def apply_run(
         )
     tally = Tally()
     samples = corrected(folder, source, decided, auto, tally)
-    protect(out, folder, config, way)
+    changes = changes_file(out, way is not None)
+    for target in (out, changes):
+        protect(target, folder, config, way)
+    if way is None:  # in a folder it is as new as the folder
+        check_changes(changes, out, overwrite)
     if config.data.test is not None:
         source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
     named, new = [str(out)], way is not None or in_own_files(source)
@@ -135,15 +141,17 @@ def apply_run(
     if way is not None:
         write_folder(out, source, samples, way, overwrite)
     elif new:
-        outside = write_manifest(out, source, samples, overwrite) or outside
+        outside = write_manifest(out, source, samples) or outside
     else:
-        write_labels(out, source, samples, tally, overwrite)
+        write_labels(out, source, samples, tally)
         named = [config.data.name, "--noise-file", str(out)]
+    write_changes(changes, tally.changes)
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
     say(
         console,
         f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}"
-        f"{'' if auto is None else tally.offers(auto)}\nTrain again: {again}",
+        f"{'' if auto is None else tally.offers(auto)}\nEvery change: {changes}\n"
+        f"Train again: {again}",
     )
     return tally
 
@@ -187,7 +195,7 @@ def _corrected(
     tally: Tally,
 ) -> Iterator[Corrected]:
     for row, cells in enumerate(read_verdicts(verdicts)):
-        sample_id, _, given, verdict, suggested, _, _, confidence, _ = cells
+        sample_id, path, given, verdict, suggested, _, _, confidence, _ = cells
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
             who, decision = "verdict", _by_verdict(verdict, suggested)
@@ -196,6 +204,9 @@ def _corrected(
                 decision = None if auto is None or tally.sure[-1] < auto else decision
         outcome, label = decision or ("untouched", None)
         tally.counts[outcome, who] += 1
+        if outcome in ("relabel", "remove"):
+            change = (sample_id, path, given, outcome, label or "", who, verdict, confidence)
+            tally.changes.append(change)
         if outcome != "remove":
             tally.labels[label or given] += 1
             # A million samples share a few labels.

@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 MARK = ".josrc-apply"
 
 
-def write_manifest(
-    out: Path, source: Source, samples: Sequence[Corrected], overwrite: bool
-) -> bool:
+def write_manifest(out: Path, source: Source, samples: Sequence[Corrected]) -> bool:
     """A CSV with ``path``, ``label`` and ``id``; with held-out or test images also ``split``.
 
     Returns:
         Whether any image lies outside of the manifest's folder.
     """
-    _refuse(out, overwrite)
     columns = 3 if source.val is None and source.test_images is None else 4
     root, outside = out.absolute().parent, False
     with replacing(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
@@ -58,9 +55,7 @@ def _manifest_lines(source: Source, samples: Sequence[Corrected]) -> Iterator[li
             yield [images.location(index), source.class_names[label], "", "test"]
 
 
-def write_labels(
-    out: Path, source: Source, samples: Sequence[Corrected], tally: Tally, overwrite: bool
-) -> None:
+def write_labels(out: Path, source: Source, samples: Sequence[Corrected], tally: Tally) -> None:
     """A CSV with ``id`` and ``label`` for ``--noise-file``: data known by name has no paths."""
     moved = sum(s.row >= len(source) and s.label != s.given for s in samples)
     for count, what in ((tally.of("remove"), "are removed"), (moved, "are held out of training")):
@@ -70,7 +65,6 @@ def write_labels(
                 f"file of labels, one for every training sample. It can't express that {count:,} "
                 f"samples {what}. Write the images: --copy --out FOLDER."
             )
-    _refuse(out, overwrite)
     with replacing(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "label"])
@@ -85,7 +79,7 @@ def write_folder(
         raise UserError(f"The images of {source.name} lie in no files to link to: --copy.")
     if out.exists() and not (out / MARK).is_file():
         raise UserError(f"{out} was not written by josrc apply. Name another --out.")
-    _refuse(out, overwrite)
+    refuse(out, overwrite)
     for name in source.closed_names:
         if name in ("", ".", "..") or name[0] == "." or "/" in name or len(os.fsencode(name)) > 255:
             raise UserError(f"A folder can't be called {name!r}. Write a manifest: --out FILE.csv.")
@@ -166,7 +160,8 @@ def _free(folder: Path, name: str, taken: Counter[Path]) -> Path:
     return path
 
 
-def _refuse(out: Path, overwrite: bool) -> None:
+def refuse(out: Path, overwrite: bool) -> None:
+    """Raise an error if something is there that nobody has given leave to replace."""
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists. Replace it: --overwrite. Or name another --out.")
 

@@ -1,0 +1,53 @@
+"""What ``josrc apply`` leaves with its output: which samples it changed, how, on whose word."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+from josrc.errors import UserError
+from josrc.files import replacing
+from josrc.review.output import refuse
+
+# ``by`` is ``decision`` or ``verdict``; verdict and confidence are josrc's, whoever decided.
+COLUMNS = ("id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence")
+Change = tuple[str, ...]
+
+
+def changes_file(out: Path, folder: bool) -> Path:
+    """``cleaned.changes.csv`` beside ``cleaned.csv``; ``changes.csv`` in a folder of images."""
+    return out / "changes.csv" if folder else out.with_name(f"{out.stem}.changes.csv")
+
+
+def check_changes(path: Path, out: Path, overwrite: bool) -> None:
+    """Raise an error if something is in the way of the output or of its list of changes.
+
+    Nobody named the list, so only one that josrc wrote is replaced.
+    """
+    refuse(out, overwrite)
+    refuse(path, overwrite)
+    if path.exists() and not _ours(path):
+        raise UserError(
+            f"The list of changes goes to {path}, which was not written by josrc apply. "
+            "Name another --out."
+        )
+
+
+def _ours(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(1000).rstrip("\n") == ",".join(COLUMNS)
+
+
+def write_changes(path: Path, changes: Iterable[Change]) -> None:
+    """A line for every sample that was relabelled or removed, in data order."""
+    # File names are bytes to a system, and some are no UTF-8: they are written as they are.
+    with (
+        replacing(path) as partial,
+        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(changes)
