@@ -245,6 +245,9 @@ def apply_command(
         float | None,
         typer.Option(min=0, max=1, help="Also follow verdicts that are at least this sure."),
     ] = None,
+    auto_remove: Annotated[
+        bool, typer.Option(help="May --auto remove images too, or only relabel them?")
+    ] = True,
     copy: Annotated[bool, typer.Option("--copy", help="Write a folder of copied images.")] = False,
     link: Annotated[
         Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
@@ -261,6 +264,7 @@ def apply_command(
         run,
         out,
         auto=auto,
+        auto_remove=auto_remove,
         way="copy" if copy else link,
         overwrite=overwrite,
         data_root=data_root,

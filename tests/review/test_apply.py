@@ -183,6 +183,27 @@ def test_sure_verdicts_count_where_nobody_has_decided(
     assert names[0] in labels(reviewed)
 
 
+def test_verdicts_may_relabel_and_leave_removals_to_people(
+    reviewed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(reviewed, ([12], "accept"), ([20], "keep"), ([23], "remove"))
+    out = reviewed.parent / "clean.csv"
+    options = ["--auto", "0.5", "--no-auto-remove", "--out", out]
+    assert josrc("apply", reviewed, *options) == 0
+    names, found = original(reviewed), labels(reviewed)
+    gone = {row for row, name in enumerate(names) if name not in found}
+    assert gone == {12, 23}, "what people removed; 4 is foreign by its verdict alone"
+    said = capsys.readouterr().out
+    assert "12 relabelled (12 by verdict), 2 removed (2 by decision), 1 kept" in said
+    assert f"1 more would be removed by verdict. Decide on them: josrc review {reviewed}" in said
+    options[1] = "0.6"  # it is 0.59 sure
+    assert josrc("apply", reviewed, *options, "--overwrite") == 0
+    assert "more would be removed" not in capsys.readouterr().out
+    options[1] = "1"
+    assert josrc("apply", reviewed, *options, "--overwrite") == 0
+    assert "0 of 12 verdicts against a label" in capsys.readouterr().out, "what it may follow"
+
+
 def test_every_change_is_listed(reviewed: Path) -> None:
     verdicts = reviewed / "audit" / "verdicts.csv"
     verdicts.write_bytes(verdicts.read_bytes().replace(b"dog/7.png", b"dog/\xff7.png"))

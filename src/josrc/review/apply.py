@@ -45,6 +45,23 @@ class Corrected:
     label: str
 
 
+@dataclass(frozen=True)
+class Auto:
+    """Which verdicts count where nobody has decided.
+
+    Attributes:
+        least: those that are at least this sure; none: no verdict counts.
+        remove: also those that would remove a sample; else that is left to people.
+    """
+
+    least: float | None = None
+    remove: bool = True
+
+    def reaches(self, confidence: float) -> bool:
+        """Whether a verdict is sure enough."""
+        return self.least is not None and confidence >= self.least
+
+
 @dataclass
 class Tally:
     """What was done: of each outcome how many, by whom; and how sure verdicts were to do more."""
@@ -53,6 +70,7 @@ class Tally:
     labels: Counter[str] = field(default_factory=Counter)
     sure: list[float] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    not_removed: int = 0
 
     def of(self, outcome: str) -> int:
         """How many samples had an outcome, whoever said so."""
@@ -70,6 +88,13 @@ class Tally:
         if empty:
             text += f"\nNo image is left of: {', '.join(empty)}."
         return text
+
+    def left(self, run: Path) -> str:
+        """How many verdicts were sure enough to remove a sample, but had no leave to."""
+        if not self.not_removed:
+            return ""
+        look = f"josrc review {shlex.quote(str(run))}"
+        return f"\n{self.not_removed:,} more would be removed by verdict. Decide on them: {look}"
 
     def offers(self, auto: float) -> str:
         """If hardly a verdict was as sure as ``auto``: how many a lower one would follow."""
@@ -95,6 +120,7 @@ def apply_run(
     out: Path,
     *,
     auto: float | None = None,
+    auto_remove: bool = True,
     way: Way | None = None,
     overwrite: bool = False,
     data_root: Path | None = None,
@@ -106,6 +132,7 @@ def apply_run(
         path: the run folder.
         out: a CSV file, or with ``way`` a folder.
         auto: verdicts that are at least this sure count where nobody has decided.
+        auto_remove: they may also remove samples.
         way: how images get into the folder: by copy, hard or symbolic link.
         overwrite: replace what an earlier ``apply`` wrote there.
         data_root: where the data is now, if it has moved.
@@ -128,7 +155,7 @@ def apply_run(
             f"{shlex.quote(str(path))}. Or take what josrc is sure of: --auto 0.9."
         )
     tally = Tally()
-    samples = corrected(folder, source, decided, auto, tally)
+    samples = corrected(folder, source, decided, Auto(auto, auto_remove), tally)
     changes = changes_file(out, way is not None)
     for target in (out, changes):
         protect(target, folder, config, way)
@@ -150,7 +177,7 @@ def apply_run(
     say(
         console,
         f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}"
-        f"{'' if auto is None else tally.offers(auto)}\nEvery change: {changes}\n"
+        f"{tally.left(path)}{'' if auto is None else tally.offers(auto)}\nEvery change: {changes}\n"
         f"Train again: {again}",
     )
     return tally
@@ -171,7 +198,7 @@ def corrected(
     folder: RunFolder,
     source: Source,
     decided: Mapping[int, tuple[str, Decision]],
-    auto: float | None,
+    auto: Auto,
     tally: Tally,
 ) -> list[Corrected]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
@@ -191,17 +218,15 @@ def corrected(
 def _corrected(
     verdicts: Path,
     decided: Mapping[int, tuple[str, Decision]],
-    auto: float | None,
+    auto: Auto,
     tally: Tally,
 ) -> Iterator[Corrected]:
     for row, cells in enumerate(read_verdicts(verdicts)):
         sample_id, path, given, verdict, suggested, _, _, confidence, _ = cells
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
-            who, decision = "verdict", _by_verdict(verdict, suggested)
-            if decision is not None:
-                tally.sure.append(float(confidence))
-                decision = None if auto is None or tally.sure[-1] < auto else decision
+            who = "verdict"
+            decision = _followed(_by_verdict(verdict, suggested), float(confidence), auto, tally)
         outcome, label = decision or ("untouched", None)
         tally.counts[outcome, who] += 1
         if outcome in ("relabel", "remove"):
@@ -211,6 +236,19 @@ def _corrected(
             tally.labels[label or given] += 1
             # A million samples share a few labels.
             yield Corrected(row, sample_id, sys.intern(given), sys.intern(label or given))
+
+
+def _followed(
+    decision: Decision | None, confidence: float, auto: Auto, tally: Tally
+) -> Decision | None:
+    """What a verdict would do, if it may."""
+    if decision is None:
+        return None
+    if decision[0] == "remove" and not auto.remove:
+        tally.not_removed += auto.reaches(confidence)
+        return None
+    tally.sure.append(confidence)
+    return decision if auto.reaches(confidence) else None
 
 
 def _by_verdict(verdict: str, suggested: str) -> Decision | None:
