@@ -17,24 +17,12 @@ from PIL import Image
 from commands import josrc
 from josrc.data.source import load_source
 from josrc.review.again import train_again
-from josrc.review.store import Store
 from josrc.run_data import settled
 from josrc.runs import plan
+from reviewing import decide, read
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
-
-
-def decide(run: Path, *steps: tuple[Any, ...]) -> None:
-    store = Store(run / "audit")
-    for step in steps:
-        store.decide(*step)
-    store.close()
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def labels(run: Path) -> dict[str, str]:
@@ -202,48 +190,6 @@ def test_verdicts_may_relabel_and_leave_removals_to_people(
     options[1] = "1"
     assert josrc("apply", reviewed, *options, "--overwrite") == 0
     assert "0 of 12 verdicts against a label" in capsys.readouterr().out, "what it may follow"
-
-
-def test_every_change_is_listed(reviewed: Path) -> None:
-    verdicts = reviewed / "audit" / "verdicts.csv"
-    verdicts.write_bytes(verdicts.read_bytes().replace(b"dog/7.png", b"dog/\xff7.png"))
-    decide(reviewed, ([0], "keep"), ([8], "label", "dog"), ([23], "remove"))
-    out = reviewed.parent / "clean"
-    assert josrc("apply", reviewed, "--auto", "0.97", "--out", out, "--copy") == 0
-    text = (out / "changes.csv").read_bytes().decode("utf-8", "surrogateescape")
-    header, *found = csv.reader(text.splitlines())
-    expected = ["id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence"]
-    assert header == expected
-    lines = list(csv.reader(verdicts.read_text(errors="surrogateescape").splitlines()))[1:]
-    assert found == [
-        [*lines[row][:3], *change, lines[row][3], lines[row][7]]
-        for row, change in (
-            (8, ("relabel", "dog", "decision")),
-            (16, ("relabel", HOSTILE, "verdict")),
-            (23, ("remove", "", "decision")),
-        )
-    ]
-
-
-def test_a_list_of_changes_replaces_nothing_else(
-    reviewed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    home = reviewed.parent
-    out, listed = home / "clean.csv", home / "clean.changes.csv"
-    listed.write_text("mine")
-    for options, message in (([], "exists"), (["--overwrite"], "was not written by josrc apply")):
-        assert josrc("apply", reviewed, "--auto", "0.9", "--out", out, *options) == 2
-        assert f"{listed}" in (said := capsys.readouterr().err)
-        assert message in said
-        assert listed.read_text() == "mine"
-        assert not out.exists()
-    listed.unlink()
-    for auto, count in (("0.9", 3), ("0.5", 15)):
-        assert josrc("apply", reviewed, "--auto", auto, "--out", out, "--overwrite") == 0
-        assert len(read(listed)) == count
-    out.unlink()
-    assert josrc("apply", reviewed, "--auto", "0.9", "--out", out) == 2
-    assert not out.exists()
 
 
 def test_a_confidence_that_hardly_a_verdict_has_is_told_with_lower_ones(
