@@ -46,6 +46,12 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         partial.replace(path)
 
 
+def seen_from(folder: Path, path: str) -> str:
+    """A path as seen from a folder if it lies below, else absolute."""
+    path = os.path.abspath(path)  # noqa: PTH100  (a Path costs 10 times)
+    return os.path.relpath(path, folder) if path.startswith(f"{folder}{os.sep}") else path
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small file whole."""
     with replacing(path) as partial:

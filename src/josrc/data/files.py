@@ -86,6 +86,15 @@ class Strings(Lookup):
         """A number for each, ``(N,)``; two that differ hardly have the same."""
         return np.fromiter((hash(self._raw(i)) for i in range(len(self))), np.int64, len(self))
 
+    def found_in(self, others: Strings) -> Index:
+        """The place of each among others, ``(N,)``; -1 for those that are not there."""
+        mine, theirs = self.hashes(), others.hashes()
+        if not len(theirs):
+            return np.full(len(mine), -1)
+        order = np.argsort(theirs, kind="stable")
+        place = order[np.minimum(np.searchsorted(theirs[order], mine), len(order) - 1)]
+        return np.where(theirs[place] == mine, place, -1)
+
     def duplicate(self) -> tuple[int, int] | None:
         """Places of two equal strings, if there are any."""
         hashes = self.hashes()

@@ -14,7 +14,7 @@ from PIL import Image
 
 from josrc.config import DataConfig
 from josrc.data.copies import Copies
-from josrc.data.files import ImageFiles, Lookup, Strings
+from josrc.data.files import HubImages, ImageFiles, Lookup, Strings
 from josrc.data.labels import check_ids, read_label_file, read_truth
 from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
 from josrc.errors import UserError, closest
@@ -108,6 +108,11 @@ class Source:
     def paths(self) -> Sequence[str]:
         """Where each training image lies; empty for those that lie in no file."""
         return Lookup(len(self), lambda index: self.files.location(index) if self.files else "")
+
+    @property
+    def in_own_files(self) -> bool:
+        """Whether each image lies in a file that a manifest or a link can name."""
+        return self.files is not None and not isinstance(self.files, HubImages)
 
     def picture(self, index: int, least: int | None = None) -> Image.Image:
         """A training image as a person looks at it: whole, upright, RGB.

@@ -21,7 +21,8 @@ import torch
 from josrc import __version__
 from josrc.config import RunConfig
 from josrc.data.labels import write_noise_file
-from josrc.data.source import Source
+from josrc.data.record import write_record
+from josrc.data.source import IN_FILES, Source
 from josrc.engine.device import device_name
 from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
@@ -34,6 +35,7 @@ OWN_NAMES = {
     "config.yaml",
     "environment.json",
     "noise.npz",
+    "samples.npz",
     "skipped.csv",
     "metrics.csv",
     "summary.json",
@@ -65,6 +67,7 @@ class RunFolder:
         self.path = path
         self.config = path / "config.yaml"
         self.noise = path / "noise.npz"
+        self.samples = path / "samples.npz"
         self.skipped = path / "skipped.csv"
         self.metrics = path / "metrics.csv"
         self.summary = path / "summary.json"
@@ -78,6 +81,8 @@ class RunFolder:
         """Write what is known before training; the configuration last, as it makes a run of it."""
         write_text(self.path / "environment.json", json.dumps(environment(device), indent=2) + "\n")
         write_noise_file(self.noise, source.given, source.true, source.kind, source.digest)
+        if source.in_own_files and config.data.name not in IN_FILES:
+            write_record(self.samples, source)
         if source.skipped is not None:
             self.write_skipped(source.skipped)
         write_text(self.config, config.to_yaml())

@@ -139,7 +139,7 @@ def apply_run(
         console: where the counts are told.
     """
     from josrc.review.again import train_again
-    from josrc.review.output import in_own_files, write_folder, write_labels, write_manifest
+    from josrc.review.output import write_folder, write_labels, write_manifest
     from josrc.run_data import moved, open_run
 
     if way is None and out.suffix.lower() != ".csv":
@@ -163,7 +163,7 @@ def apply_run(
         check_changes(changes, out, overwrite)
     if config.data.test is not None:
         source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
-    named, new = [str(out)], way is not None or in_own_files(source)
+    named, new = [str(out)], way is not None or source.in_own_files
     outside = config.data.test is not None and config.data.allow_outside  # tests may need it
     if way is not None:
         write_folder(out, source, samples, way, overwrite)

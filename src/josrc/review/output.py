@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from josrc.data.files import HubImages, ImageFiles
+from josrc.data.files import ImageFiles
 from josrc.data.source import Source
 from josrc.data.table import SPLITS
 from josrc.errors import UserError
-from josrc.files import named, replacing, write_text
+from josrc.files import named, replacing, seen_from, write_text
 from josrc.review.pictures import part_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_manifest(out: Path, source: Source, samples: Sequence[Corrected]) -> b
         writer = csv.writer(file)
         writer.writerow(["path", "label", "id", "split"][:columns])
         for location, *line in _manifest_lines(source, samples):
-            path = _relative(location, root)
+            path = seen_from(root, location)
             outside = outside or path.startswith("/")
             _bearable([path, *line])
             writer.writerow([path, *line][:columns])
@@ -75,7 +75,7 @@ def write_folder(
     out: Path, source: Source, samples: Sequence[Corrected], way: Way, overwrite: bool
 ) -> None:
     """Class folders with the images; ``train``, ``val`` and ``test`` around them where needed."""
-    if way != "copy" and not in_own_files(source):
+    if way != "copy" and not source.in_own_files:
         raise UserError(f"The images of {source.name} lie in no files to link to: --copy.")
     if out.exists() and not (out / MARK).is_file():
         raise UserError(f"{out} was not written by josrc apply. Name another --out.")
@@ -122,19 +122,14 @@ def _fill(folder: Path, source: Source, samples: Sequence[Corrected], way: Way) 
         _put(tests, index, _free(top, _name(tests, index, index), taken), way)
 
 
-def in_own_files(source: Source) -> bool:
-    """Whether the images lie in files that a manifest or a link can name."""
-    return source.files is not None and not isinstance(source.files, HubImages)
-
-
 def _name(source: Source, index: int, number: int) -> str:
     """What an image's file is called; those that lie in none get a number."""
-    return Path(source.paths[index]).name if in_own_files(source) else f"{number}.png"
+    return Path(source.paths[index]).name if source.in_own_files else f"{number}.png"
 
 
 def _put(source: Source, index: int, path: Path, way: Way) -> None:
     """Put an image to a path, by its file where it has one."""
-    if not in_own_files(source):
+    if not source.in_own_files:
         source.picture(index).save(path, "PNG")
         return
     original = Path(source.paths[index]).absolute()
@@ -164,12 +159,6 @@ def refuse(out: Path, overwrite: bool) -> None:
     """Raise an error if something is there that nobody has given leave to replace."""
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists. Replace it: --overwrite. Or name another --out.")
-
-
-def _relative(location: str, root: Path) -> str:
-    """A path as seen from the manifest if it lies below, else absolute."""
-    path = os.path.abspath(location)  # noqa: PTH100
-    return os.path.relpath(path, root) if path.startswith(f"{root}{os.sep}") else path
 
 
 def _bearable(cells: Iterable[str]) -> None:
