@@ -181,12 +181,12 @@ def reviewed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def serving() -> Iterator[Callable[[Path], tuple[Any, str]]]:
+def serving() -> Iterator[Callable[..., tuple[Any, str]]]:
     """Starts real servers, ``josrc review RUN``: gives the process and the address it prints."""
     started: list[subprocess.Popen[str]] = []
 
-    def serve(run: Path) -> tuple[subprocess.Popen[str], str]:
-        command = [sys.executable, "-m", "josrc", "review", str(run)]
+    def serve(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "josrc", "review", str(run), *options]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(server)
         assert server.stdout is not None

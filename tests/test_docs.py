@@ -118,6 +118,7 @@ def scratch(
             place = Path(name) / path.relative_to(pictures)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
+    shutil.copytree(pictures, "NEW")  # where they have moved to
     shutil.copytree(finished, "runs/second")
     for name in ("DIR", "new", "RUN"):
         Path(name).mkdir()

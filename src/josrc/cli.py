@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ from josrc.cli_options import (
     Device,
     Engine,
     LabelColumn,
+    MovedTo,
     PathColumn,
     RunArgument,
     names,
@@ -177,7 +179,7 @@ def train(
 @app.command()
 def resume(
     run: RunArgument,
-    data_root: DataRoot = None,
+    data_root: MovedTo = None,
     device: Device = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -200,28 +202,32 @@ def audit(
         float | None,
         typer.Option(min=0, max=1, help="Share of images of no class, if you know it: 0 for none."),
     ] = None,
-    data_root: DataRoot = None,
+    data_root: MovedTo = None,
 ) -> None:
     """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
     from josrc.audit.folder import odd_class, verdict_line
     from josrc.judged import audit as audit_run
     from josrc.terminal import say
 
-    summary = audit_run(run, noise_rate=noise_rate, ood_rate=ood_rate, data_root=data_root)
-    say(_console(), verdict_line(summary, run / "audit"))
+    tell = partial(say, _console())
+    summary = audit_run(
+        run, noise_rate=noise_rate, ood_rate=ood_rate, data_root=data_root, tell=tell
+    )
+    tell(verdict_line(summary, run / "audit"))
     odd = odd_class(summary)
     if odd:
-        say(_console(), odd)
+        tell(odd)
 
 
 @app.command()
-def report(run: RunArgument, data_root: DataRoot = None) -> None:
+def report(run: RunArgument, data_root: MovedTo = None) -> None:
     """Write the report of a run again: audit/report.html, one file that opens in any browser."""
     from josrc.judged import report as write_report
     from josrc.terminal import say
 
-    path = write_report(run, data_root=data_root)
-    say(_console(), f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    tell = partial(say, _console())
+    path = write_report(run, data_root=data_root, tell=tell)
+    tell(f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
 @app.command()
@@ -229,7 +235,7 @@ def review(
     run: RunArgument,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    data_root: DataRoot = None,
+    data_root: MovedTo = None,
 ) -> None:
     """Look at the verdicts on a run in a browser, and decide: a page on this machine alone."""
     from josrc.review.server import serve
@@ -253,7 +259,7 @@ def apply_command(
         Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what apply wrote before.")] = False,
-    data_root: DataRoot = None,
+    data_root: MovedTo = None,
 ) -> None:
     """Write the corrected data set: from decisions, and with --auto from verdicts."""
     from josrc.review.apply import apply_run

@@ -10,6 +10,13 @@ import typer
 DataRoot = Annotated[
     Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
 ]
+MovedTo = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-root",
+        help="Where the data is now, if it has moved; of own images their folder or manifest.",
+    ),
+]
 Engine = Annotated[str | None, typer.Option(help="auto, captured or eager.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]

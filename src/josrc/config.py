@@ -95,6 +95,12 @@ class DataConfig(Section):
         None, ge=2, description="an epoch is so many samples, as many of each class; null: all"
     )
 
+    @property
+    def place(self) -> str:
+        """The name of a data set, or where own images are: ``root`` if they have moved there."""
+        own = Path(self.name).is_absolute()
+        return str(self.root) if own and self.root is not None else self.name
+
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:
         if self.noise_file is not None and (self.noise != "none" or self.rate > 0):

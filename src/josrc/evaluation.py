@@ -16,7 +16,7 @@ from josrc import __version__
 from josrc.config import DataConfig
 from josrc.data.files import ImageFiles
 from josrc.data.noise import Labels
-from josrc.data.source import Images, check_name, is_own, load_source
+from josrc.data.source import Images, check_name, check_root, is_own, load_source
 from josrc.errors import UserError, closest
 from josrc.files import replacing, write_text
 from josrc.prediction import Predictor
@@ -54,6 +54,7 @@ def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
         classes: those of the network; the data's are matched with them by name.
     """
     check_name(config.name)
+    check_root(config.name, config.root)
     if not is_own(config.name):
         source = load_source(config)
         assert source.test_images is not None

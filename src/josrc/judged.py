@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from josrc.audit.folder import read_ledger, write_audit
-from josrc.audit.gallery import names_files
 from josrc.audit.report import write_report
-from josrc.config import RunConfig
-from josrc.data.arrays import NAME
-from josrc.data.source import Source
+from josrc.data.own import take
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
-from josrc.run_data import lean_source, moved
+from josrc.run_data import Opened, doubtful, open_run
+
+NOT_THERE = "What is gone has no picture, and of what is new the run knows nothing."
 
 
-def doubtful(held: Source | None) -> bool:
-    """Whether there are held-out samples whose labels need a verdict."""
-    return held is not None and held.true is None
+def silent(text: str) -> None:
+    """Nobody is there to be told."""
 
 
 def held_out_answers(program: Program) -> NDArray[Any] | None:
@@ -38,6 +38,7 @@ def audit(
     noise_rate: float | None = None,
     ood_rate: float | None = None,
     data_root: str | Path | None = None,
+    tell: Callable[[str], None] = silent,
 ) -> dict[str, Any]:
     """Write the verdicts on the samples of a run, finished or not.
 
@@ -46,25 +47,53 @@ def audit(
         noise_rate: share of wrong labels, those of foreign images included, where it is known.
         ood_rate: share of foreign images, where it is known: 0 where each belongs to some class.
         data_root: where the data is now, if it has moved.
+        tell: hears what has become of the images since the training.
 
     Returns:
         The content of ``audit/summary.json``.
     """
     folder = RunFolder(Path(path))
-    config = moved(folder.read_config(), data_root)
+    folder.read_config()  # says if this is no run
     if not folder.checkpoint.is_file():
         raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
     with folder.locked():
         ledger = read_ledger(folder.checkpoint)
+        opened = open_run(path, data_root=data_root)
+        _tell(opened, tell)
         # Verdicts need no pixels, but those on held-out images do.
-        source = lean_source(folder, config)
-        held_out = None
-        if doubtful(source.val):
-            held_out = held_out_answers(Trainer(config, source, folder, resuming=True).program)
-        summary = write_audit(folder.audit, ledger, source, held_out, noise_rate, ood_rate)
+        held_out = _answers(opened) if doubtful(opened.source.val) else None
+        summary = write_audit(folder.audit, ledger, opened.source, held_out, noise_rate, ood_rate)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
-            write_report(folder, config, source)
+            write_report(folder, opened.config, opened.source)
         return summary
+
+
+def _answers(opened: Opened) -> NDArray[Any] | None:
+    """What the final network says of the held-out images; NaN of those that are gone."""
+    source, held = opened.source, opened.source.val
+    assert held is not None
+    there = np.arange(len(held))
+    if opened.changes is not None:
+        there = np.setdiff1d(there, opened.changes.gone - len(source))
+    if not there.size:
+        raise UserError(
+            f"Verdicts on held-out images need the images, and none is there, such as "
+            f"{held.paths[0]}. Say where they are now: --data-root NEW."
+        )
+    if there.size < len(held):
+        source = replace(source, val=take(held, there))
+    trainer = Trainer(opened.config, source, opened.folder, resuming=True)
+    answers = held_out_answers(trainer.program)
+    if answers is None or there.size == len(held):
+        return answers
+    found = np.full((len(held), source.closed), np.nan, dtype=answers.dtype)
+    found[there] = answers
+    return found
+
+
+def _tell(opened: Opened, tell: Callable[[str], None]) -> None:
+    if opened.changes:
+        tell(f"{opened.changes.told()} {NOT_THERE}")
 
 
 def report(
@@ -72,6 +101,7 @@ def report(
     *,
     data: Sequence[Any] | None = None,
     data_root: str | Path | None = None,
+    tell: Callable[[str], None] = silent,
 ) -> Path:
     """Write the report of a run that has verdicts: one HTML file, which is returned.
 
@@ -79,28 +109,13 @@ def report(
         path: the run folder.
         data: the pair of images and labels that the run began with, if it was one.
         data_root: where the data is now, if it has moved.
+        tell: hears what has become of the images since the training.
     """
     folder = RunFolder(Path(path))
-    config = folder.read_config()
-    with folder.locked():
-        return write_report(folder, config, _pictured(folder, config, data, data_root))
-
-
-def _pictured(
-    folder: RunFolder,
-    config: RunConfig,
-    pair: Sequence[Any] | None,
-    data_root: str | Path | None,
-) -> Source | None:
-    """The images of a run; none if each lies in a file that its verdict names."""
-    verdicts = folder.audit / "verdicts.csv"
-    if not verdicts.is_file():
+    folder.read_config()  # says if this is no run
+    if not (folder.audit / "verdicts.csv").is_file():
         raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
-    if names_files(verdicts):
-        return None
-    if config.data.name == NAME and pair is None:
-        raise UserError(
-            f"{folder.path} was trained on images in memory. Its report was written when it ended; "
-            "to write it again from Python: josrc.runs.report(path, data=(X, y))."
-        )
-    return lean_source(folder, moved(config, data_root), pair)
+    with folder.locked():
+        opened = open_run(path, data_root=data_root, pair=data)
+        _tell(opened, tell)
+        return write_report(folder, opened.config, opened.source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from rich.console import Console
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
 from josrc.data.files import ImageFiles
-from josrc.data.labels import write_noise_file
+from josrc.data.labels import read_truth, write_noise_file
 from josrc.data.noise import CLEAN
+from josrc.data.record import Changes, compare, with_tests
 from josrc.data.source import IN_FILES, Source, load_source, with_noise
 from josrc.engine import distributed
 from josrc.engine.device import choose_device
@@ -21,11 +23,24 @@ from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
 from josrc.sizing import OWN_IMAGES
 from josrc.terminal import Terminal, progress_bar, say
+from josrc.whereabouts import (
+    check_place,
+    check_unchanged,
+    moved,
+    present_table,
+    remembered,
+    skipped_now,
+)
 
 
 def in_files(source: Source) -> bool:
     """Whether the images of a source still have to be read from their files."""
     return isinstance(source.images, ImageFiles)
+
+
+def doubtful(held: Source | None) -> bool:
+    """Whether there are held-out samples whose labels need a verdict."""
+    return held is not None and held.true is None
 
 
 def settled(config: RunConfig, source: Source) -> RunConfig:
@@ -75,6 +90,8 @@ def source_of_run(
     if config.recipe == OWN_IMAGES or config.data.name in IN_FILES:
         data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
         if config.data.name != NAME:
+            check_place(config)
+            check_unchanged(folder, config)
             source = load_source(data)
         elif pair is None:
             raise UserError(
@@ -85,7 +102,7 @@ def source_of_run(
             source = source_of(pair, data, config.model.name, test)
         if not in_files(source):
             return with_noise(source, data)
-        known = folder.read_skipped()
+        known = skipped_now(folder, config)
         return prepared(source, config.model_copy(update={"data": data}), console, known)
     if not folder.noise.is_file():
         source = load_source(config.data)
@@ -94,28 +111,76 @@ def source_of_run(
     return load_source(config.data.model_copy(update=labels))
 
 
-def lean_source(folder: RunFolder, config: RunConfig, pair: Sequence[Any] | None = None) -> Source:
-    """A run's data, without decoding images that lie in files."""
-    opened = config.data.model_copy(update={"resident": False})
-    lean = config.model_copy(update={"data": opened})
-    return source_of_run(folder, lean, Terminal(quiet=True), pair)
+@dataclass(frozen=True)
+class Opened:
+    """A run that is looked at, and not trained: its images stay in their files.
+
+    Attributes:
+        folder: the run's.
+        config: what was run, with the place where its data is now.
+        source: its samples with the labels it began with.
+        changes: what has become of them; none where nobody can tell.
+    """
+
+    folder: RunFolder
+    config: RunConfig
+    source: Source
+    changes: Changes | None = None
+
+    def check_verdicts(self, rows: int) -> None:
+        """Raise an error unless there are as many verdicts as samples that need one."""
+        val = self.source.val
+        expected = len(self.source) + (len(val) if val is not None and doubtful(val) else 0)
+        if rows != expected:
+            raise UserError(
+                f"{self.folder.audit / 'verdicts.csv'} has {rows:,} samples, but the data has "
+                f"{expected:,}. Write it anew: josrc audit {self.folder.path}"
+            )
+
+    def check_images(self) -> None:
+        """Raise an error if none of the images is there."""
+        if self.changes is not None and self.changes.all_gone:
+            raise UserError(
+                f"None of the {len(self.changes.names):,} images of {self.folder.path} is there, "
+                f"such as {self.source.paths[0]}. Say where they are now: --data-root NEW."
+            )
 
 
-def moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
-    """The configuration with the place where the data is now."""
-    if data_root is None:
-        return config
-    data = config.data.model_copy(update={"root": Path(data_root)})
-    return config.model_copy(update={"data": data})
+def open_run(
+    path: str | Path, *, data_root: str | Path | None = None, pair: Sequence[Any] | None = None
+) -> Opened:
+    """A run and the data that its verdicts speak of.
 
+    Own images in files are those that the run's folder knows, whatever has become of them. All
+    other data is opened as it is.
 
-def open_run(path: str | Path, *, data_root: str | Path | None = None) -> tuple[RunFolder, Source]:
-    """The folder of a run and the data that its verdicts speak of; images stay in their files."""
+    Args:
+        path: the run folder.
+        data_root: where the data is now, if it has moved.
+        pair: the images and labels that the run began with, if it was such a pair.
+    """
     folder = RunFolder(Path(path))
     config = moved(folder.read_config(), data_root)
-    if config.data.name == NAME:
-        raise UserError(
-            f"{path} was trained on images in memory, and they are gone. What josrc found out: "
-            "josrc.Run.load(path).verdicts()."
-        )
-    return folder, lean_source(folder, config)
+    table = remembered(folder, config) if pair is None else None
+    if table is None:
+        if config.data.name == NAME and pair is None:
+            raise UserError(
+                f"{path} was trained on images in memory, and they are gone. What josrc found out: "
+                "josrc.Run.load(path).verdicts(). Its report was written when it ended; to write "
+                "it again from Python: josrc.runs.report(path, data=(X, y))."
+            )
+        opened = config.data.model_copy(update={"resident": False})
+        lean = config.model_copy(update={"data": opened})
+        source = source_of_run(folder, lean, Terminal(quiet=True), pair)
+        return Opened(folder, config, source)
+    from josrc.data.own import remembered_source
+
+    present = present_table(config)
+    skipped = set(skipped_now(folder, config)) if folder.skipped.is_file() else set()
+    table, changes = compare(table, present, skipped)
+    source = remembered_source(table, config)
+    if folder.noise.is_file():
+        source = replace(source, true=read_truth(folder.noise))
+    if present is not None and config.data.test is None:
+        source = with_tests(source, present, skipped)
+    return Opened(folder, config, source, changes)

@@ -19,7 +19,15 @@ from josrc.audit.report import write_report
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
 from josrc.data.copies import listed, tally
-from josrc.data.source import IN_FILES, Source, check_name, is_own, load_source, with_noise
+from josrc.data.source import (
+    IN_FILES,
+    Source,
+    check_name,
+    check_root,
+    is_own,
+    load_source,
+    with_noise,
+)
 from josrc.engine import distributed
 from josrc.engine.device import choose_device
 from josrc.engine.events import Listener, Shorter, TimeEstimate, create_progress
@@ -27,13 +35,14 @@ from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
-from josrc.judged import doubtful, held_out_answers, report
+from josrc.judged import held_out_answers, report
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.resolution import Values, merge, nested, resolve
-from josrc.run_data import in_files, moved, prepared, settled, source_of_run
+from josrc.run_data import doubtful, in_files, prepared, settled, source_of_run
 from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
+from josrc.whereabouts import moved
 
 if TYPE_CHECKING:
     import pandas
@@ -191,6 +200,7 @@ def plan(
     if arrays is None and not name.startswith("hf:"):
         name = str(Path(name).expanduser().absolute())
     first = resolve(name, recipe, layers, base={})
+    check_root(name, first.data.root)
     if arrays is None:
         source = load_source(first.data)
     else:
@@ -315,6 +325,11 @@ def resume(
         source = source_of_run(folder, config, console, data, test)
         hearing = _hearing(folder, config, console)
         trainer = Trainer(config, source, folder, hearing, resuming=True)
+        if source.test_images is None and any(row.get("test_accuracy") for row in trainer.rows):
+            raise UserError(
+                f"{path} was tested on images that are missing now. Give them again: "
+                "josrc.resume(path, data=(X, y), test=(X_test, y_test))."
+            )
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
         return complete(trainer)
 

@@ -258,8 +258,6 @@ def test_a_file_name_that_is_no_utf8_is_shown_and_found(reviewed: Path) -> None:
     store = Store(reviewed / "audit")
     (entry,) = store.page(Filter(search="\ufffd1.png"))
     assert entry["path"].endswith("cat/\ufffd1.png")
-    assert store.location(entry["row"]) == str(reviewed.parent / "photos/cat/\udcff1.png")
-    assert store.in_files()
     store.decide([entry["row"]], "keep")
     store.close()
     Store(reviewed / "audit").close()

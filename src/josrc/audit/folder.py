@@ -66,7 +66,8 @@ def write_audit(
         folder: where they go.
         ledger: what training found out.
         source: what it was trained on.
-        held_out: what the final network says of the held-out images, ``(held, classes)``.
+        held_out: what the final network says of the held-out images, ``(held, classes)``; NaN of
+            those that are gone.
         noise_rate: share of wrong labels, where it is known.
         ood_rate: share of foreign images, where it is known.
     """

@@ -60,13 +60,17 @@ def held_out_reasons(
     rows = zip(
         verdicts.group.tolist(),
         given.tolist(),
+        findings.visits.tolist(),
         findings.support.tolist(),
         findings.rival.tolist(),
         findings.rival_share.tolist(),
         findings.confidence.tolist(),
         strict=True,
     )
-    for group, label, support, rival, rival_share, confidence in rows:
+    for group, label, visits, support, rival, rival_share, confidence in rows:
+        if visits == 0:
+            yield "Held out of training; the image was gone when this was written."
+            continue
         ours = f"{_percent(support)} to {quoted[label]}, the given label"
         other = f"{_percent(rival_share)} to {quoted[rival]}"
         start = "Held out of training; the final model"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -25,7 +24,7 @@ from josrc.audit.gallery import LONGEST_TEXT, Scores, choose, clipped, read_chos
 from josrc.audit.overview import charts, matrix, overview
 from josrc.audit.thumbnails import LARGEST, is_small, thumbnail
 from josrc.config import RunConfig
-from josrc.data.decode import UnreadableImageError, read_picture
+from josrc.data.decode import UnreadableImageError
 from josrc.data.labels import read_truth
 from josrc.data.noise import Labels
 from josrc.data.source import Source
@@ -45,19 +44,18 @@ NUMBERED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 Sample = dict[str, Any]
 
 
-def write_report(folder: RunFolder, config: RunConfig, source: Source | None) -> Path:
+def write_report(folder: RunFolder, config: RunConfig, source: Source) -> Path:
     """Write ``audit/report.html`` of a run that has verdicts.
 
     Args:
         folder: the run's.
         config: what was run.
-        source: its images; none if they lie in the files that ``verdicts.csv`` names.
+        source: its images.
     """
     verdicts, path = folder.audit / "verdicts.csv", folder.audit / NAME
     summary = _audit_summary(folder)
     closed = [entry["class"] for entry in summary["classes"]]
     scores = read_scores(verdicts, closed)
-    names = closed if source is None else source.class_names
     truth = read_truth(folder.noise) if folder.noise.is_file() else None
     samples = describe_samples(verdicts, scores, truth, choose(scores, MOST))
     page = {
@@ -67,7 +65,7 @@ def write_report(folder: RunFolder, config: RunConfig, source: Source | None) ->
         "copies": shown_copies(folder.audit / DUPLICATES),
     }
     data = {
-        "classes": [clipped(name) for name in names],
+        "classes": [clipped(name) for name in source.class_names],
         "verdicts": list(TITLES.values()),
         "samples": samples,
         "charts": charts(folder.read_metrics()),
@@ -108,7 +106,7 @@ def describe_samples(
     return samples
 
 
-def add_pictures(samples: Sequence[Sample], source: Source | None, room: float) -> None:
+def add_pictures(samples: Sequence[Sample], source: Source, room: float) -> None:
     """Give each sample its picture, all of them together in so many bytes.
 
     One that can't be read has none: the page then shows that it is missing.
@@ -117,7 +115,7 @@ def add_pictures(samples: Sequence[Sample], source: Source | None, room: float) 
     share = 3 / 4 * (room / max(1, len(samples)) - 40)
     for sample in samples:
         try:
-            picture = _picture(source, sample["number"], sample["path"])
+            picture = _picture(source, sample["number"])
         except (UnreadableImageError, OSError, IndexError):
             continue
         content = thumbnail(picture, share)
@@ -126,12 +124,7 @@ def add_pictures(samples: Sequence[Sample], source: Source | None, room: float) 
             sample["pixels"] = int(is_small(picture))
 
 
-def _picture(source: Source | None, number: int, path: str) -> Image.Image:
-    if source is None:
-        # Only a whole path says where a file is: others depend on where one stands.
-        if not os.path.isabs(path):  # noqa: PTH117  (a path may be anything, a NUL among it)
-            raise UnreadableImageError("no file")
-        return read_picture(path, LARGEST)
+def _picture(source: Source, number: int) -> Image.Image:
     if number >= len(source) and source.val is not None:
         return source.val.picture(number - len(source), LARGEST)
     return source.picture(number, LARGEST)

@@ -258,16 +258,17 @@ def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
 
     Args:
         probabilities: what the final network (the teacher, where there is one) predicts,
-            ``(M, classes)``.
+            ``(M, classes)``; NaN of an image that it could not see.
         given: the given labels, ``(M,)``.
     """
-    rows = np.arange(len(given))
+    rows, unseen = np.arange(len(given)), np.isnan(probabilities).any(axis=1)
+    probabilities = np.nan_to_num(probabilities, nan=1 / probabilities.shape[1])
     others = probabilities.copy()
     others[rows, given] = -1.0
     rival = others.argmax(axis=1)
     support, confidence = probabilities[rows, given], probabilities.max(axis=1)
     return Findings(
-        visits=np.ones(len(given), dtype=np.int16),
+        visits=np.where(unseen, 0, 1),
         support=support,
         lead=(support - others[rows, rival]) / np.maximum(confidence, 1e-6),
         doubt=doubt_of(probabilities),

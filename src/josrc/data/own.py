@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 def open_source(config: DataConfig) -> Source:
     """What a path or a hub data set holds; no image is decoded yet."""
     testing = None if config.test is None else read_table(str(config.test), config)
-    return assemble(read_table(config.name, config), config, testing)
+    return assemble(read_table(config.place, config), config, testing)
 
 
 def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
@@ -67,8 +67,8 @@ def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
             raise UserError(f"{config.test or 'test'} holds no labelled image to test on.")
     elif test.size:
         testing = table
-    source = _checked_classes(_part(config.name, table, train), train.size)
-    held = _part(config.name, table, val) if val.size else None
+    source = _checked_classes(_part(config.place, table, train), train.size)
+    held = _part(config.place, table, val) if val.size else None
     source = _only_classes_of_training(source, held, testing, test)
     left_out = Counter(table.left_out)
     if testing is not None and testing is not table:
@@ -168,6 +168,32 @@ def _only_classes_of_training(
     return replace(source, given=given, **known)
 
 
+def remembered_source(table: Table, config: RunConfig) -> Source:
+    """A source of a run's own samples, with the labels it began with; no image is decoded.
+
+    Args:
+        table: training and held-out samples.
+        config: the run's.
+    """
+    tile, changes = _seen(config)
+    assert isinstance(table.images, ImageFiles)
+    table = replace(table, images=table.images.with_tile(tile))
+    train, val = (
+        replace(_part(config.data.place, table, np.flatnonzero(table.split == part)), **changes)
+        for part in (TRAIN, VAL)
+    )
+    return replace(train, val=val if len(val) else None, skipped=())
+
+
+def _seen(config: RunConfig) -> tuple[int, dict[str, Any]]:
+    """The side of a tile, and what of a source follows from what the network sees of it."""
+    from josrc.models.factory import expected_images
+
+    size, mean, std = expected_images(config.model.name)
+    size = config.model.image_size or size
+    return round(size * TILE), {"crop": size, "mean": mean, "std": std}
+
+
 # --- before training -----------------------------------------------------------------------------
 
 
@@ -193,11 +219,8 @@ def prepare_source(
         known: files that were skipped when the run began; then none is looked for again.
         progress: told how many images are done, and of how many.
     """
-    from josrc.models.factory import expected_images
-
-    size, mean, std = expected_images(config.model.name)
-    size = config.model.image_size or size
-    parts = _parts(source, round(size * TILE), known or ())
+    tile, changes = _seen(config)
+    parts = _parts(source, tile, known or ())
     resident = config.data.resident
     if resident is None:
         needed = sum(math.prod(images.shape) for images, _ in parts.values())
@@ -216,7 +239,7 @@ def prepare_source(
     if known is None:
         count = sum(len(images) for images, _ in parts.values()) + len(source.skipped or ())
         _check_share(skipped, count, config.data.allow_skipped, source)
-    changes = {"crop": size, "mean": mean, "std": std, "skipped": skipped, "copies": copies}
+    changes |= {"skipped": skipped, "copies": copies}
     return with_noise(_rebuild(source, kept, **changes), config.data)
 
 

@@ -174,10 +174,19 @@ def check_name(name: str) -> None:
     raise UserError(f"There is no file, folder or data set '{name}'.{closest(name, NAMES)}")
 
 
+def check_root(name: str, root: Path | None) -> None:
+    """Raise an error if somebody says where own images are, and says it twice."""
+    if root is not None and is_own(name):
+        raise UserError(
+            f"--data-root {root} is for data that josrc knows by name, and for what a run was "
+            f"trained on. {name} says by itself where it is."
+        )
+
+
 def load_source(config: DataConfig) -> Source:
     """The data set of a configuration, with its label noise; images in files are only opened."""
-    check_name(config.name)
-    if is_own(config.name):
+    check_name(config.place)
+    if is_own(config.place):
         from josrc.data.own import open_source
 
         return open_source(config)

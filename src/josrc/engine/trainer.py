@@ -275,11 +275,6 @@ class Trainer:
             self.peak_memory = story.get("peak_memory_mib", 0.0)
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise UserError(f"{self.folder.checkpoint} does not fit this run: {error}") from None
-        if self.source.test_images is None and any(row.get("test_accuracy") for row in self.rows):
-            raise UserError(
-                f"{self.folder.path} was tested on images that are missing now. Give them again: "
-                "josrc.resume(path, data=(X, y), test=(X_test, y_test))."
-            )
 
     def _check_identity(self, saved: dict[str, Any]) -> None:
         """A run goes on only with the settings it began with."""

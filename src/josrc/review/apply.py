@@ -5,17 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
 from josrc.audit.files import TITLES
 from josrc.config import RunConfig
 from josrc.data.noise import CLEAN
-from josrc.data.source import Source
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
@@ -23,9 +22,14 @@ from josrc.review.index import read_verdicts
 from josrc.review.store import Decision, Store, accepted
 from josrc.terminal import say
 
+if TYPE_CHECKING:
+    from josrc.run_data import Opened
+
 Way = Literal["copy", "hard", "sym"]
 # If fewer verdicts than this share are followed, so many lower confidences are offered.
 FEW, OFFERS = 0.1, 4
+GONE = ("gone", "")
+LEFT_OUT = "What is gone is left out. What is new is not in it: nothing was found out about it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +144,17 @@ def apply_run(
     """
     from josrc.review.again import train_again
     from josrc.review.output import write_folder, write_labels, write_manifest
-    from josrc.run_data import moved, open_run
+    from josrc.run_data import open_run
+    from josrc.whereabouts import check_place, moved
 
     if way is None and out.suffix.lower() != ".csv":
         raise UserError(
             f"{out} does not end in .csv. To write a folder of class folders add --copy or --link."
         )
-    folder, source = open_run(path, data_root=data_root)
-    config = moved(folder.read_config(), data_root)
+    opened = open_run(path, data_root=data_root)
+    folder, config, source = opened.folder, opened.config, opened.source
+    check_place(config)
+    opened.check_images()
     decided = read_decisions(folder.audit)
     if not decided and auto is None:
         raise UserError(
@@ -155,7 +162,7 @@ def apply_run(
             f"{shlex.quote(str(path))}. Or take what josrc is sure of: --auto 0.9."
         )
     tally = Tally()
-    samples = corrected(folder, source, decided, Auto(auto, auto_remove), tally)
+    samples = corrected(opened, decided, Auto(auto, auto_remove), tally)
     changes = changes_file(out, way is not None)
     for target in (out, changes):
         protect(target, folder, config, way)
@@ -171,14 +178,17 @@ def apply_run(
         outside = write_manifest(out, source, samples) or outside
     else:
         write_labels(out, source, samples, tally)
-        named = [config.data.name, "--noise-file", str(out)]
+        named = [config.data.place, "--noise-file", str(out)]
     write_changes(changes, tally.changes)
+    if Path(config.data.name).is_absolute():
+        config = moved(config, None)  # the command says by itself where it is
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
+    changed = f"\n{opened.changes.told()} {LEFT_OUT}" if opened.changes else ""
     say(
         console,
         f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}"
-        f"{tally.left(path)}{'' if auto is None else tally.offers(auto)}\nEvery change: {changes}\n"
-        f"Train again: {again}",
+        f"{tally.left(path)}{'' if auto is None else tally.offers(auto)}{changed}\n"
+        f"Every change: {changes}\nTrain again: {again}",
     )
     return tally
 
@@ -195,23 +205,19 @@ def read_decisions(audit: Path) -> dict[int, tuple[str, Decision]]:
 
 
 def corrected(
-    folder: RunFolder,
-    source: Source,
+    opened: Opened,
     decided: Mapping[int, tuple[str, Decision]],
     auto: Auto,
     tally: Tally,
 ) -> list[Corrected]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
-    verdicts = folder.audit / "verdicts.csv"
+    verdicts = opened.folder.audit / "verdicts.csv"
     if not verdicts.is_file():
-        raise UserError(f"{verdicts} is missing. Write it: josrc audit {folder.path}")
-    found = list(_corrected(verdicts, decided, auto, tally))
-    expected = len(source) + (0 if source.val is None else len(source.val))
-    if tally.counts.total() != expected:
-        raise UserError(
-            f"{verdicts} has {tally.counts.total():,} samples, but the data has {expected:,}. "
-            f"Write it anew: josrc audit {folder.path}"
-        )
+        raise UserError(f"{verdicts} is missing. Write it: josrc audit {opened.folder.path}")
+    gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
+    found = list(_corrected(verdicts, decided, auto, tally, gone))
+    opened.check_verdicts(tally.counts.total())
+    tally.counts.pop(GONE, None)
     return found
 
 
@@ -220,8 +226,12 @@ def _corrected(
     decided: Mapping[int, tuple[str, Decision]],
     auto: Auto,
     tally: Tally,
+    gone: Collection[int],
 ) -> Iterator[Corrected]:
     for row, cells in enumerate(read_verdicts(verdicts)):
+        if row in gone:
+            tally.counts[GONE] += 1
+            continue
         sample_id, path, given, verdict, suggested, _, _, confidence, _ = cells
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
@@ -265,8 +275,8 @@ def protect(out: Path, folder: RunFolder, config: RunConfig, way: Way | None) ->
     """Raise an error if something that was there before josrc could be written over."""
     target, run = out.resolve(), folder.path.resolve()
     originals = [path for path in (config.data.test, config.data.noise_file) if path is not None]
-    if config.data.name.startswith("/"):
-        originals.append(Path(config.data.name))
+    if Path(config.data.name).is_absolute():
+        originals += [Path(config.data.name), Path(config.data.place)]
     for original in (path.resolve() for path in originals):
         if target == original or target in original.parents:
             raise UserError(f"{out} is or holds the original {original}. Name another --out.")

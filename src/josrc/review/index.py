@@ -40,8 +40,7 @@ CREATE INDEX by_verdict ON sample (verdict, place);
 CREATE INDEX by_given ON sample (given, place);
 """
 
-# Paths that are no UTF-8 stay bytes: whoever opens them needs them as they are.
-Sample = tuple[int, str, str | bytes, str, str, str, float, float, float, str, int]
+Sample = tuple[int, str, str, str, str, str, float, float, float, str, int]
 
 
 def indexed(audit: Path) -> Path:
@@ -103,14 +102,12 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
 def _samples(verdicts: Path, census: Counter[tuple[str, str]]) -> Iterator[Sample]:
     for row, cells in enumerate(read_verdicts(verdicts)):
         sample_id, path, given, verdict, suggested, p_clean, p_ood, confidence, reason = cells
-        sample_id, raw = shown(os.fsencode(sample_id)), os.fsencode(path)
-        location = path if shown(raw) == path else raw
         census[verdict, given] += 1
         sure = float(confidence)
         place = queue_place(row, verdict, sure)
         yield (
-            row, sample_id, location, given, verdict, suggested, float(p_clean), float(p_ood),
-            sure, reason, place,
+            row, shown(sample_id), shown(path), given, verdict, suggested, float(p_clean),
+            float(p_ood), sure, reason, place,
         )  # fmt: skip
 
 
@@ -122,7 +119,10 @@ def read_verdicts(path: Path) -> Iterator[list[str]]:
             raise UserError(f"{path} has other columns than josrc writes: {', '.join(COLUMNS)}.")
         for cells in lines:
             if len(cells) != len(COLUMNS) or cells[3] not in TITLES.values():
-                raise UserError(f"{path}, line {lines.line_num}: this is no verdict.")
+                raise UserError(
+                    f"{path}, line {lines.line_num} is not a verdict of this run. Write the file "
+                    f"again: josrc audit {path.parent.parent}"
+                )
             yield cells
 
 
@@ -134,9 +134,9 @@ def spot_check(samples: int) -> list[int]:
     return random.Random(0).sample(range(samples), min(SPOT_CHECK, samples))
 
 
-def shown(name: bytes | str) -> str:
-    """A name as text that can be shown."""
-    return name if isinstance(name, str) else name.decode("utf-8", "replace")
+def shown(name: str) -> str:
+    """A name as text that can be shown: that of a file may be no UTF-8."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def queue_place(row: int, verdict: str, confidence: float) -> int:

@@ -17,9 +17,8 @@ from josrc.terminal import say
 if TYPE_CHECKING:
     from PIL import Image
 
-    from josrc.engine.runfolder import RunFolder
     from josrc.review.pictures import Pictures
-    from josrc.review.store import Store
+    from josrc.run_data import Opened
 
 ADDRESS = "127.0.0.1"
 
@@ -47,8 +46,10 @@ def serve(
     import uvicorn
 
     from josrc.engine.runfolder import RunFolder
+    from josrc.judged import NOT_THERE
     from josrc.review.app import Review, create_app
     from josrc.review.store import Store
+    from josrc.run_data import open_run
 
     folder = RunFolder(path)
     folder.read_config()  # says if this is no run
@@ -56,11 +57,15 @@ def serve(
         say(console, f"Reading {folder.audit / 'verdicts.csv'} ...")
     store = Store(folder.audit)
     try:
-        pictures, classes = _pictures(folder, store, data_root)
+        opened = open_run(path, data_root=data_root)
+        rows = sum(counts["samples"] for counts in store.progress().values())
+        pictures = _pictures(opened, rows)
+        if opened.changes:
+            say(console, f"{opened.changes.told()} {NOT_THERE}")
         token = secrets.token_urlsafe(32)
         with _listening(port) as listening:
             port = listening.getsockname()[1]
-            review = Review(folder.path, classes, store, pictures)
+            review = Review(folder.path, opened.source.closed_names, store, pictures)
             app = create_app(review, token, f"josrc-review-{port}")
             address = f"http://{ADDRESS}:{port}/?token={token}"
             say(console, f"Review of {path}: {address}\nEnd it with Ctrl-C.")
@@ -84,33 +89,18 @@ def serve(
     )
 
 
-def _pictures(
-    folder: RunFolder, store: Store, data_root: Path | None
-) -> tuple[Pictures, list[str]]:
-    """The pictures of a run, and the classes its samples may have."""
-    from josrc.data.decode import read_picture
+def _pictures(opened: Opened, rows: int) -> Pictures:
+    """The pictures of a run, by row of its verdicts. One that is gone has none, that is all."""
     from josrc.review.pictures import Pictures, part_of
-    from josrc.run_data import open_run
 
-    cache = folder.audit / "thumbnails"
-    rows = sum(counts["samples"] for counts in store.progress().values())
-    if store.in_files():
-        # No need to look for a million files again. One that is gone has no picture, that is all.
-        names = [name for name, _ in store.classes()]
-        return Pictures(rows, lambda row: read_picture(store.location(row)), cache), names
-    _, source = open_run(folder.path, data_root=data_root)
-    held = 0 if source.val is None else len(source.val)
-    if rows != len(source) + held:
-        raise UserError(
-            f"{folder.audit / 'verdicts.csv'} has {rows:,} samples, but the data has "
-            f"{len(source) + held:,}. Write it anew: josrc audit {folder.path}"
-        )
+    opened.check_verdicts(rows)
+    opened.check_images()
 
     def find(row: int) -> Image.Image:
-        part, index = part_of(source, row)
+        part, index = part_of(opened.source, row)
         return part.picture(index)
 
-    return Pictures(rows, find, cache), source.closed_names
+    return Pictures(rows, find, opened.folder.audit / "thumbnails")
 
 
 def _listening(port: int) -> socket.socket:

@@ -6,7 +6,6 @@ there, so that steps can be undone and other tabs hear of them.
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import threading
@@ -20,7 +19,7 @@ from josrc.audit.files import TITLES
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
 from josrc.review.estimate import interval
-from josrc.review.index import borderline_places, indexed, shown
+from josrc.review.index import borderline_places, indexed
 
 Action = Literal["accept", "keep", "label", "remove"]
 # Outcome and label: ("keep", None), ("relabel", "cat"), ("remove", None); none: undecided.
@@ -137,18 +136,7 @@ class Store:
             f"WHERE {place} > ? AND {where} ORDER BY {place} LIMIT ?",
             [after, *values, limit],
         )
-        entries = [dict(zip(SHOWN, row, strict=True)) for row in rows]
-        return [entry | {"path": shown(entry["path"])} for entry in entries]
-
-    def location(self, row: int) -> str:
-        """Where the image of a sample lies."""
-        return os.fsdecode(self._read("SELECT path FROM sample WHERE row = ?", [row])[0][0])
-
-    def in_files(self) -> bool:
-        """Whether every sample has a file of its own, which its verdict names."""
-        # IS NOT: the first byte of no path at all is null.
-        sql = "SELECT count(*) FROM sample WHERE substr(CAST(path AS BLOB), 1, 1) IS NOT x'2f'"
-        return bool(self._read(sql, [])[0][0] == 0)
+        return [dict(zip(SHOWN, row, strict=True)) for row in rows]
 
     def progress(self, given: str = "") -> dict[str, dict[str, int]]:
         """Of every verdict how many samples there are, and how many of them are decided."""
