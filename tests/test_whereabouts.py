@@ -204,6 +204,32 @@ def test_data_that_has_moved_is_found_again(
 
 
 @pytest.mark.parametrize("name", PLACES)
+def test_images_that_are_not_there_are_told_and_nothing_is_written(
+    name: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = home / name
+    accuse(run)
+    report = run / "audit" / "report.html"
+    before, verdicts = report.read_bytes(), (run / "audit" / "verdicts.csv").read_bytes()
+    shutil.move(home / "data", home / "laptop")
+    (home / "empty").mkdir()
+    for arguments in ([], ["--data-root", home / "empty"], ["--data-root", home / "nowhere"]):
+        for command in (["report"], ["review"], ["apply", "--out", home / "clean.csv"]):
+            assert josrc(command[0], run, *command[1:], *arguments) == 2
+            assert "--data-root" in capsys.readouterr().err
+    assert not (home / "clean.csv").exists()
+    assert report.read_bytes() == before
+    if name == "folder":  # the ledger is enough, where no image was held out
+        assert josrc("audit", run, "--noise-rate", "0.5") == 0
+        assert "is left as it was. Say where the images are now" in capsys.readouterr().out
+    else:
+        assert josrc("audit", run) == 2
+        assert "held-out images need the images" in capsys.readouterr().err
+    assert report.read_bytes() == before
+    assert (run / "audit" / "verdicts.csv").read_bytes() == verdicts
+
+
+@pytest.mark.parametrize("name", PLACES)
 def test_a_run_of_before_there_was_a_record_is_known_by_its_verdicts(
     name: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.audit.folder import read_ledger, write_audit
-from josrc.audit.report import write_report
+from josrc.audit.report import NoPicturesError, write_report
 from josrc.data.own import take
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder
@@ -64,7 +64,10 @@ def audit(
         held_out = _answers(opened) if doubtful(opened.source.val) else None
         summary = write_audit(folder.audit, ledger, opened.source, held_out, noise_rate, ood_rate)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
-            write_report(folder, opened.config, opened.source)
+            try:
+                write_report(folder, opened.config, opened.source)
+            except NoPicturesError as error:
+                tell(str(error))
         return summary
 
 

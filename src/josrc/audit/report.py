@@ -44,6 +44,10 @@ NUMBERED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 Sample = dict[str, Any]
 
 
+class NoPicturesError(UserError):
+    """Not one of the images that a report would show can be read."""
+
+
 def write_report(folder: RunFolder, config: RunConfig, source: Source) -> Path:
     """Write ``audit/report.html`` of a run that has verdicts.
 
@@ -74,6 +78,13 @@ def write_report(folder: RunFolder, config: RunConfig, source: Source) -> Path:
     }
     room = BUDGET - len(render(page, data))
     add_pictures(samples, source, room)
+    if samples and not any("image" in sample for sample in samples):
+        where = samples[0]["path"]
+        raise NoPicturesError(
+            f"No image that the report would show can be read{f', such as {where}' * bool(where)}: "
+            f"{path} is left as it was. Say where the images are now: josrc report {folder.path} "
+            "--data-root NEW."
+        )
     write_text(path, render(page, data))
     return path
 
