@@ -83,7 +83,7 @@ def overview(
         ],
         "really_wrong": really_wrong(folder, audit, truth),
         "told": _told(audit),
-        "noise_rate": noise_rate(audit),
+        "span": noise_span(audit),
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
         "steps": next_steps(folder, config, audit),
@@ -105,12 +105,6 @@ def headline(audit: Mapping[str, Any]) -> str:
         low, high = (f"{100 * rate:.0f}" for rate in span)
         return f"An estimated {low} to {high}\u00a0% of the labels are wrong."
     return f"About {100 * share:.0f}\u00a0% of the labels look wrong."
-
-
-def noise_rate(audit: Mapping[str, Any]) -> str:
-    """The noise rate, or the least and the highest it may be."""
-    low, high = noise_span(audit) or (None, audit["noise_rate"])
-    return ("" if low is None else f"{100 * low:.1f} to ") + f"{100 * high:.1f} %"
 
 
 def result(rows: Sequence[Row], epochs: int) -> dict[str, str]:
