@@ -51,7 +51,7 @@ def test_a_run_lists_copies_and_warns_of_those_in_the_test_images(
     run = tmp_path / "run"
     assert josrc("train", copied, *FAST, where, "--workers", "2", "--out", run) == 0
     said = capsys.readouterr().out
-    assert "2 pictures are there more than once, as 5 images; 1 of them under different" in said
+    assert "2 pictures are there more than once, as 5 images; under different labels: 1." in said
     assert "1 of them are both among the training and the test images" in said
     with (run / "audit" / "duplicates.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -91,7 +91,7 @@ def test_the_doctor_names_pictures_under_two_labels(
 ) -> None:
     assert josrc("doctor", "data", copied) == 0
     said = capsys.readouterr().out
-    assert "1 of them under different labels" in said
+    assert "under different labels: 1" in said
     assert "One picture, different labels: " in said
     assert "again.png ('zero')" in said
     assert josrc("doctor", "data", pictures) == 0

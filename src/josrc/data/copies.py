@@ -174,9 +174,10 @@ class Tally:
         """What people should know."""
         if not self.pictures:
             return []
+        pictures = "1 picture is" if self.pictures == 1 else f"{self.pictures:,} pictures are"
         found = [
-            f"Exact copies: {self.pictures:,} pictures are there more than once, as "
-            f"{self.images:,} images; {self.conflicts:,} of them under different labels."
+            f"Exact copies: {pictures} there more than once, as {self.images:,} images; "
+            f"under different labels: {self.conflicts:,}."
         ]
         for part, count in self.shared.items():
             found.append(
