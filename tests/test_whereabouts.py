@@ -135,6 +135,38 @@ def test_a_held_out_image_that_is_gone_has_no_verdict(home: Path) -> None:
     assert "the image was gone" in after["tulip 18"]["reason"]
 
 
+def test_without_any_held_out_image_the_others_are_judged(home: Path) -> None:
+    run = home / "manifest"
+    before = rows(run / "audit" / "verdicts.csv")
+    for path in (home / "data").glob("*/1[789].png"):
+        path.unlink()
+    assert josrc("audit", run) == 0
+    after = rows(run / "audit" / "verdicts.csv")
+    held = {f"{name} {number}" for name in ("rose", "tulip") for number in (17, 18, 19)}
+    assert {name for name in after if after[name] != before[name]} == held
+
+
+def test_labels_that_were_changed_in_a_manifest_are_told(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = home / "data" / "all.csv"
+    manifest.write_text(manifest.read_text().replace("rose,rose 5,", "tulip,rose 5,"))
+    out = home / "clean.csv"
+    assert josrc("apply", home / "manifest", "--out", out) == 0
+    said = capsys.readouterr().out
+    assert "1 image has got another label, which the run does not use" in said
+    assert "images and 4 test images." in said
+    assert rows(out)["rose 5"]["label"] == "rose"
+
+
+def test_the_list_of_changes_names_images_where_they_are_now(home: Path) -> None:
+    shutil.move(home / "data", home / "laptop")
+    options = ["--data-root", home / "laptop", "--out", home / "clean.csv"]
+    assert josrc("apply", home / "folder", *options) == 0
+    listed = rows(home / "clean.changes.csv")
+    assert [row["path"] for row in listed.values()] == [str(home / "laptop" / "rose" / "0.png")]
+
+
 @pytest.mark.parametrize("name", TOLD)
 def test_a_run_does_not_go_on_with_other_data(
     name: str, home: Path, capsys: pytest.CaptureFixture[str]
@@ -224,7 +256,7 @@ def test_images_that_are_not_there_are_told_and_nothing_is_written(
         assert "is left as it was. Say where the images are now" in capsys.readouterr().out
     else:
         assert josrc("audit", run) == 2
-        assert "held-out images need the images" in capsys.readouterr().err
+        assert "None of the 36 images" in capsys.readouterr().err
     assert report.read_bytes() == before
     assert (run / "audit" / "verdicts.csv").read_bytes() == verdicts
 

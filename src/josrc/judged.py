@@ -52,6 +52,11 @@ def audit(
     Returns:
         The content of ``audit/summary.json``.
     """
+    if None not in (noise_rate, ood_rate) and ood_rate > noise_rate:  # type: ignore[operator]
+        raise UserError(
+            f"An OOD rate of {ood_rate:g} is more than the noise rate of {noise_rate:g}: labels of "
+            "foreign images count as wrong ones too."
+        )
     folder = RunFolder(Path(path))
     folder.read_config()  # says if this is no run
     if not folder.checkpoint.is_file():
@@ -78,20 +83,18 @@ def _answers(opened: Opened) -> NDArray[Any] | None:
     there = np.arange(len(held))
     if opened.changes is not None:
         there = np.setdiff1d(there, opened.changes.gone - len(source))
+    unknown = np.full((len(held), source.closed), np.nan, dtype=np.float32)
     if not there.size:
-        raise UserError(
-            f"Verdicts on held-out images need the images, and none is there, such as "
-            f"{held.paths[0]}. Say where they are now: --data-root NEW."
-        )
+        opened.check_images()
+        return unknown
     if there.size < len(held):
         source = replace(source, val=take(held, there))
     trainer = Trainer(opened.config, source, opened.folder, resuming=True)
     answers = held_out_answers(trainer.program)
     if answers is None or there.size == len(held):
         return answers
-    found = np.full((len(held), source.closed), np.nan, dtype=answers.dtype)
-    found[there] = answers
-    return found
+    unknown[there] = answers
+    return unknown
 
 
 def _tell(opened: Opened, tell: Callable[[str], None]) -> None:

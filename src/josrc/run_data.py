@@ -177,7 +177,8 @@ def open_run(
 
     present = present_table(config)
     skipped = set(skipped_now(folder, config)) if folder.skipped.is_file() else set()
-    table, changes = compare(table, present, skipped)
+    as_labelled = config.data.noise == "none" and config.data.noise_file is None
+    table, changes = compare(table, present, skipped, as_labelled)
     source = remembered_source(table, config)
     if folder.noise.is_file():
         source = replace(source, true=read_truth(folder.noise))

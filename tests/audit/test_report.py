@@ -18,10 +18,11 @@ from PIL import Image
 
 import josrc
 from josrc.audit.gallery import Scores, choose
-from josrc.audit.overview import matrix, result
+from josrc.audit.overview import matrix, next_steps, result
 from josrc.audit.report import add_pictures, script_json
 from josrc.audit.thumbnails import thumbnail
 from josrc.cli import main
+from josrc.data.arrays import NAME
 from josrc.data.decode import read_picture
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
@@ -313,6 +314,24 @@ def test_the_page_says_between_what_the_noise_lies_and_asks_until_somebody_says_
     assert "The 66.7 % of the labels that look worst." in page
     assert "Noise, as you said" in page
     assert asks not in page
+
+
+def test_of_images_in_memory_no_command_is_offered_that_needs_them(
+    audited_run: Callable[[], Path],
+) -> None:
+    folder = RunFolder(audited_run())
+    config = folder.read_config()
+    summary = json.loads((folder.audit / "summary.json").read_text())
+    data = config.data.model_copy(update={"name": NAME})
+    steps = next_steps(folder, config.model_copy(update={"data": data}), summary)
+    assert [step["command"] for step in steps if "command" in step][-1:] == [
+        f"josrc.Run.load({str(folder.path)!r}).verdicts()"
+    ]
+    assert not any(
+        word in step.get("command", "") for step in steps for word in ("review", "apply")
+    )
+    offered = [step.get("command", "") for step in next_steps(folder, config, summary)]
+    assert f"josrc review {folder.path}" in offered
 
 
 def test_the_page_says_what_was_found(audited_run: Callable[[], Path]) -> None:

@@ -85,6 +85,7 @@ def test_a_known_noise_rate_is_kept_beside_the_verdicts_until_the_next_audit(run
     assert summary["noise_rate"] == pytest.approx(0.1, abs=1e-3)
     assert summary["noise_rate_low"] == 0.1
     assert josrc("audit", run, "--noise-rate", "1.5") == 2
+    assert josrc("audit", run, "--noise-rate", "0.1", "--ood-rate", "0.3") == 2
     assert josrc("audit", run, "--ood-rate", "0") == 0
     summary = json.loads((run / "audit" / "summary.json").read_text())
     assert (summary["known_ood_rate"], summary["counts"]["out_of_distribution"]) == (0.0, 0)

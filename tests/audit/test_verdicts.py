@@ -254,6 +254,14 @@ def test_a_known_share_of_foreign_images_decides_how_many_are_called_so_and_not_
     assert (known.suggested[known.group == 1] >= 0).all()
 
 
+def test_among_few_accused_labels_the_known_number_is_foreign_too(made: Made) -> None:
+    known = judge(made["findings"], made["given"], noise_rate=0.04, ood_rate=0.01)
+    assert known.usual.doubts is None, "16 are too few for two heaps"
+    accused = np.flatnonzero(known.group > 0)
+    doubt = made["findings"].doubt[accused]
+    assert sorted(accused[np.argsort(-doubt)[:4]]) == np.flatnonzero(known.group == 2).tolist()
+
+
 def test_without_foreign_images_the_held_out_are_none_either(made: Made) -> None:
     usual = judge(made["findings"], made["given"], ood_rate=0.0).usual
     given = np.zeros(1, dtype=int)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import josrc
+from josrc.review.changes import write_changes
 from reviewing import decide, read
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
@@ -15,15 +16,13 @@ HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
 def test_every_change_is_listed(reviewed: Path) -> None:
     verdicts = reviewed / "audit" / "verdicts.csv"
-    verdicts.write_bytes(verdicts.read_bytes().replace(b"dog/7.png", b"dog/\xff7.png"))
     decide(reviewed, ([0], "keep"), ([8], "label", "dog"), ([23], "remove"))
     out = reviewed.parent / "clean"
     assert josrc("apply", reviewed, "--auto", "0.97", "--out", out, "--copy") == 0
-    text = (out / "changes.csv").read_bytes().decode("utf-8", "surrogateescape")
-    header, *found = csv.reader(text.splitlines())
+    header, *found = csv.reader((out / "changes.csv").read_text("utf-8").splitlines())
     expected = ["id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence"]
     assert header == expected
-    lines = list(csv.reader(verdicts.read_text(errors="surrogateescape").splitlines()))[1:]
+    lines = list(csv.reader(verdicts.read_text("utf-8").splitlines()))[1:]
     assert found == [
         [*lines[row][:3], *change, lines[row][3], lines[row][7]]
         for row, change in (
@@ -32,6 +31,11 @@ def test_every_change_is_listed(reviewed: Path) -> None:
             (23, ("remove", "", "decision")),
         )
     ]
+
+
+def test_names_that_are_no_text_are_listed_as_they_are(tmp_path: Path) -> None:
+    write_changes(tmp_path / "changes.csv", [("\udcff7", "/dog/\udcff7.png", *"abcdef")])
+    assert b"\n\xff7,/dog/\xff7.png,a,b" in (tmp_path / "changes.csv").read_bytes()
 
 
 def test_a_list_of_changes_replaces_nothing_else(

@@ -11,6 +11,7 @@ import numpy as np
 from josrc.audit.folder import noise_span, odd_class
 from josrc.audit.gallery import clipped
 from josrc.config import RunConfig
+from josrc.data.arrays import NAME
 from josrc.data.labels import read_label_file
 from josrc.data.noise import Labels
 from josrc.engine.health import ended_badly
@@ -226,6 +227,9 @@ def next_steps(
         return steps
     look = "They begin with the most certain. Believe your eyes."
     steps.append({"link": "Look at the images.", "text": look})
+    if config.data.name == NAME:  # images in memory are gone, and with them what commands need
+        command = f"josrc.Run.load({str(folder.path)!r}).verdicts()"
+        return [*steps, {"text": "Take the verdicts into your program.", "command": command}]
     if config.recipe == OWN_IMAGES and audit["noise_rate"] > MANY and not _told(audit):
         text = (
             "Is it so many? The spot check in the review shows a hundred images drawn at random. "

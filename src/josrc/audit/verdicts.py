@@ -226,8 +226,8 @@ def judge(
 
 def _with_foreign(usual: Usual, doubt: Vector, suspect: NDArray[np.bool_], count: int) -> Usual:
     """The yardstick by which so many of the suspects are foreign, the most doubtful ones."""
-    if count == 0 or usual.doubts is None:
-        return usual if count else replace(usual, foreign_shift=-np.inf)
+    if count == 0 or not suspect.any():
+        return replace(usual, foreign_shift=-np.inf)
     odds = np.sort(_foreign_odds(doubt, usual)[suspect])[::-1]
     return replace(usual, foreign_shift=-float(odds[min(count, len(odds)) - 1]))
 
@@ -333,18 +333,18 @@ def _label_odds(
 
 
 def _foreign_odds(doubt: Vector, usual: Usual) -> Vector:
-    """Log-odds that images are foreign, by the log-odds of doubt, where there are two heaps."""
-    assert usual.doubts is not None
+    """Log-odds that images are foreign, by the log-odds of doubt."""
     bound, spread = usual.doubt
-    excess = EXCESS * (doubt - bound) / max(spread, 1e-6)
-    odds: Vector = np.minimum(usual.doubts.log_odds(doubt), excess) + usual.foreign_shift
-    return odds
+    excess: Vector = EXCESS * (doubt - bound) / max(spread, 1e-6)
+    if usual.doubts is not None:
+        excess = np.minimum(usual.doubts.log_odds(doubt), excess)
+    return excess + usual.foreign_shift
 
 
 def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
     """From the answer to the first question to verdicts."""
     p_foreign: Vector = np.zeros(len(p_clean))
-    if usual.doubts is not None:
+    if usual.doubts is not None or usual.foreign_shift:
         p_foreign = sigmoid(_foreign_odds(logit(findings.doubt), usual))
     if usual.foreign_shift == -np.inf:  # what no other class ever won is what it is called
         p_clean = np.where(findings.rival < 0, np.maximum(p_clean, 0.5), p_clean)

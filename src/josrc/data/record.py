@@ -73,14 +73,16 @@ class Changes:
         gone: samples that are not there any more, by their numbers.
         new: ids of images that the run does not know.
         names: ids of all samples.
+        relabelled: how many samples have another label there now.
     """
 
     gone: Index
     new: list[str]
     names: Strings
+    relabelled: int = 0
 
     def __bool__(self) -> bool:
-        return bool(len(self.gone) or self.new)
+        return bool(len(self.gone) or self.new or self.relabelled)
 
     @property
     def all_gone(self) -> bool:
@@ -88,7 +90,7 @@ class Changes:
         return len(self.gone) == len(self.names) > 0
 
     def told(self) -> str:
-        """How many are gone and new since the training, with a few names."""
+        """How many are gone, new and called otherwise since the training, with a few names."""
         gone = [self.names[int(row)] for row in self.gone[:EXAMPLES]]
         parts = [
             f"{count:,} {'image is' if count == 1 else 'images are'} {what} ({_some(names, count)})"
@@ -98,6 +100,9 @@ class Changes:
             )
             if count
         ]
+        if self.relabelled:
+            has = "image has" if self.relabelled == 1 else "images have"
+            parts.append(f"{self.relabelled:,} {has} got another label, which the run does not use")
         return f"Since the training {' and '.join(parts)}."
 
 
@@ -105,13 +110,16 @@ def _some(names: list[str], count: int) -> str:
     return ", ".join(names) + (", ..." if count > len(names) else "")
 
 
-def compare(table: Table, present: Table | None, skipped: Collection[str]) -> tuple[Table, Changes]:
+def compare(
+    table: Table, present: Table | None, skipped: Collection[str], labelled: bool = False
+) -> tuple[Table, Changes]:
     """A run's samples with the paths they have now, and what has changed.
 
     Args:
         table: the samples, from the run's folder.
         present: what is there now, by the same ids; none where only the files can be looked for.
         skipped: files that gave no image when the run began, and are not new.
+        labelled: the run was trained on the labels that the data had, so that others are told.
     """
     files = table.images
     assert isinstance(files, ImageFiles)
@@ -127,7 +135,12 @@ def compare(table: Table, present: Table | None, skipped: Collection[str]) -> tu
     unknown = np.flatnonzero(~known & (present.labels >= 0) & (present.split != TEST)).tolist()
     new = [present.ids[i] for i in unknown if now.location(i) not in skipped]
     gone = np.union1d(np.flatnonzero(found < 0), _missing(files))
-    return replace(table, images=files), Changes(gone, new, table.ids)
+    relabelled = 0
+    if labelled:
+        then, now_called = (np.array([*t.class_names, ""]) for t in (table, present))
+        called = now_called[present.labels[found]]
+        relabelled = int(((then[table.labels] != called) & (found >= 0) & (called != "")).sum())
+    return replace(table, images=files), Changes(gone, new, table.ids, relabelled)
 
 
 def _missing(files: ImageFiles) -> Index:

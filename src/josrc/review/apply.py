@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -183,11 +183,14 @@ def apply_run(
     if Path(config.data.name).is_absolute():
         config = moved(config, None)  # the command says by itself where it is
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
+    tests = 0 if source.test_images is None or not new else len(source.test_images)
+    tested = f" and {tests:,} test images" if tests else ""
     changed = f"\n{opened.changes.told()} {LEFT_OUT}" if opened.changes else ""
     say(
         console,
-        f"Wrote {out}: {tally.labels.total():,} images.\n{tally.sentences(source.closed_names)}"
-        f"{tally.left(path)}{'' if auto is None else tally.offers(auto)}{changed}\n"
+        f"Wrote {out}: {tally.labels.total():,} images{tested}.\n"
+        f"{tally.sentences(source.closed_names)}{tally.left(path)}"
+        f"{'' if auto is None else tally.offers(auto)}{changed}\n"
         f"Every change: {changes}\nTrain again: {again}",
     )
     return tally
@@ -211,11 +214,18 @@ def corrected(
     tally: Tally,
 ) -> list[Corrected]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
+    from josrc.review.pictures import part_of
+
     verdicts = opened.folder.audit / "verdicts.csv"
     if not verdicts.is_file():
         raise UserError(f"{verdicts} is missing. Write it: josrc audit {opened.folder.path}")
     gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
-    found = list(_corrected(verdicts, decided, auto, tally, gone))
+
+    def location(row: int) -> str:
+        part, index = part_of(opened.source, row)
+        return part.paths[index] if index < len(part) else ""
+
+    found = list(_corrected(verdicts, decided, auto, tally, gone, location))
     opened.check_verdicts(tally.counts.total())
     tally.counts.pop(GONE, None)
     return found
@@ -227,12 +237,13 @@ def _corrected(
     auto: Auto,
     tally: Tally,
     gone: Collection[int],
+    location: Callable[[int], str],
 ) -> Iterator[Corrected]:
     for row, cells in enumerate(read_verdicts(verdicts)):
         if row in gone:
             tally.counts[GONE] += 1
             continue
-        sample_id, path, given, verdict, suggested, _, _, confidence, _ = cells
+        sample_id, _, given, verdict, suggested, _, _, confidence, _ = cells
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
             who = "verdict"
@@ -240,7 +251,16 @@ def _corrected(
         outcome, label = decision or ("untouched", None)
         tally.counts[outcome, who] += 1
         if outcome in ("relabel", "remove"):
-            change = (sample_id, path, given, outcome, label or "", who, verdict, confidence)
+            change = (
+                sample_id,
+                location(row),
+                given,
+                outcome,
+                label or "",
+                who,
+                verdict,
+                confidence,
+            )
             tally.changes.append(change)
         if outcome != "remove":
             tally.labels[label or given] += 1
