@@ -27,12 +27,12 @@ def shown(page: Any) -> list[str]:
     return [" ".join(text.split()) for text in texts]
 
 
-def focused(page: Any) -> int:
-    """The place of the card that the keys act on."""
-    place: int = page.evaluate(
-        "[...document.querySelectorAll('.card')].indexOf(document.activeElement)"
+def focus(page: Any, place: int) -> None:
+    """Wait until the keys act on a card; a dialog hands the focus back a moment after it closes."""
+    page.wait_for_function(
+        "place => [...document.querySelectorAll('.card')][place] === document.activeElement",
+        arg=place,
     )
-    return place
 
 
 def test_the_galleries_hold_what_they_say(page: Any) -> None:
@@ -74,12 +74,12 @@ def test_a_search_looks_below_the_folder_of_all_images_unless_it_is_a_path(page:
 
 def test_the_keyboard_is_enough(page: Any) -> None:
     page.keyboard.press("j")
-    assert focused(page) == 0
+    focus(page, 0)
     page.keyboard.press("j")
     page.keyboard.press("ArrowRight")
-    assert focused(page) == 2
+    focus(page, 2)
     page.keyboard.press("k")
-    assert focused(page) == 1
+    focus(page, 1)
     page.keyboard.press("Enter")
     viewer = page.locator("#viewer")
     assert "2 of 4" in viewer.inner_text()
@@ -87,7 +87,7 @@ def test_the_keyboard_is_enough(page: Any) -> None:
     assert "3 of 4" in viewer.inner_text()
     page.keyboard.press("Escape")
     assert not viewer.is_visible()
-    assert focused(page) == 2
+    focus(page, 2)
     page.keyboard.press("/")
     page.keyboard.type("image 3")
     assert shown(page) == ["cat → dog"]
@@ -105,9 +105,9 @@ def test_arrows_move_between_rows(audited_run: Callable[[], Path], visit: Any) -
     page.keyboard.press("j")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    assert focused(page) == 4
+    focus(page, 4)
     page.keyboard.press("ArrowUp")
-    assert focused(page) == 1
+    focus(page, 1)
 
 
 def test_an_enlarged_image_tells_everything(page: Any) -> None:
