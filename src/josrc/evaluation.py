@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from josrc.data.files import ImageFiles
 from josrc.data.noise import Labels
 from josrc.data.source import Images, check_name, check_root, is_own, load_source
 from josrc.errors import UserError, closest
-from josrc.files import replacing, write_text
+from josrc.files import write_csv, write_text
 from josrc.prediction import Predictor
 
 # Bins of equal width, as the calibration error was first measured (Guo et al. 2017).
@@ -207,18 +206,10 @@ def write_evaluation(folder: Path, found: Evaluation, story: dict[str, Any]) -> 
 
     matrix, bins = found.confusion(), found.calibration()
     rows = [[name, *counts] for name, counts in zip(found.classes, matrix.tolist(), strict=True)]
-    _write_csv(folder / "confusion.csv", [["true_label", *found.classes], *rows])
-    _write_csv(folder / "calibration.csv", [list(bins[0]), *(list(row.values()) for row in bins)])
-    _write_csv(folder / "skipped.csv", [["path", "reason"], *found.skipped])
+    write_csv(folder / "confusion.csv", [["true_label", *found.classes], *rows])
+    write_csv(folder / "calibration.csv", [list(bins[0]), *(list(row.values()) for row in bins)])
+    write_csv(folder / "skipped.csv", [["path", "reason"], *found.skipped])
     plot_confusion(matrix, found.classes, folder / "confusion.png")
     plot_calibration(bins, found.calibration_error(), folder / "calibration.png")
     results = {"josrc": __version__, **story, **found.results()}
     write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")
-
-
-def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
-    with (
-        replacing(path) as partial,
-        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-    ):
-        csv.writer(file).writerows(rows)

@@ -1,10 +1,12 @@
 """Files that are whole at every moment: a kill leaves the old one or the new one."""
 
+import csv
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -56,3 +58,22 @@ def write_text(path: Path, text: str) -> None:
     """Write a small file whole."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing_csv(path: Path) -> Iterator[Callable[[Iterable[Sequence[Any]]], None]]:
+    """What writes rows of a CSV file, which takes its place when it is complete.
+
+    File names are bytes to a system, and some are no UTF-8: they are written as they are.
+    """
+    with (
+        replacing(path) as partial,
+        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
+        yield csv.writer(file).writerows
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV file whole."""
+    with replacing_csv(path) as write:
+        write(rows)

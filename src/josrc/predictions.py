@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from josrc.audit.verdicts import doubt_of
 from josrc.data.files import ImageFiles
 from josrc.data.workers import Faults
 from josrc.errors import UserError
-from josrc.files import replacing
+from josrc.files import replacing_csv
 from josrc.prediction import Opinion
 
 COLUMNS = ("path", "predicted_label", "probability", "ood_score", "reason")
@@ -48,18 +47,14 @@ def write_predictions(
     top_k = min(top_k, len(names))
     more = [f"{name}_{rank}" for rank in range(2, top_k + 1) for name in COLUMNS[1:3]]
     empty, done, reasons = [""] * len(more), 0, Counter[str]()
-    with (
-        replacing(path) as partial,
-        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow([*COLUMNS, *more])
+    with replacing_csv(path) as write:
+        write([[*COLUMNS, *more]])
         for opinions, faults in stream:
             broken = dict(faults)
             reasons.update(broken.values())
             for index, cells in enumerate(_cells(opinions, names, top_k), start=done):
                 row = ["", "", "", broken[index], *empty] if index in broken else cells
-                writer.writerow([images.location(index), *row])
+                write([[images.location(index), *row]])
             done += len(opinions)
             progress(done, len(images))
     told = f"{done - reasons.total():,} images predicted"

@@ -13,7 +13,7 @@ from josrc.config import RunConfig
 from josrc.data.arrays import NAME
 from josrc.data.labels import read_given
 from josrc.data.manifest import MANIFESTS
-from josrc.data.record import Changes, compare, read_record
+from josrc.data.record import Changes, compare, read_record, relabelled_in
 from josrc.data.table import TRAIN, VAL, Builder, Table, read_table
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
@@ -118,11 +118,10 @@ def check_unchanged(folder: RunFolder, config: RunConfig) -> None:
     if changes:
         raise UserError(f"{changes.told()} {begun}: put them back as they were, or train anew.")
     held = table.split == VAL
-    then, now = (np.array([*names, ""]) for names in (table.class_names, present.class_names))
-    labels = present.labels[table.ids.found_in(present.ids)]
-    # Those of training samples come from the run's folder; they are numbers of classes.
-    relabelled = int((then[table.labels] != now[labels])[held].sum())
-    if relabelled or not set(then) <= set(now):
+    # Labels of training samples come from the run's folder; they are numbers of classes.
+    found = table.ids.found_in(present.ids)
+    relabelled = int(relabelled_in(present, table, found)[held].sum())
+    if relabelled or not set(table.class_names) <= set(present.class_names):
         what = f"{relabelled:,} labels of held-out images" if relabelled else "The classes"
         raise UserError(
             f"{what} in {config.data.place} have changed since the training. {begun}: put them "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,14 @@ from josrc.audit.files import TITLES
 from josrc.audit.gallery import clipped
 from josrc.audit.verdicts import Vector
 from josrc.data.copies import PARTS, Copy, tally
-from josrc.files import replacing
+from josrc.files import write_csv
 
 NAME = "duplicates.csv"
 
 
 def write_copies(path: Path, copies: Iterable[Copy]) -> None:
     """Write a line a copy, those that are alike one after the other."""
-    with (
-        replacing(path) as partial,
-        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(Copy._fields)
-        writer.writerows(copies)
+    write_csv(path, chain([Copy._fields], copies))
 
 
 def read_copies(path: Path) -> Iterator[Copy]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from josrc.audit.reasons import reasons
 from josrc.audit.verdicts import Findings, Vector, Verdicts
 from josrc.data.noise import CLEAN, ID, OOD, Labels
-from josrc.files import replacing, write_text
+from josrc.files import replacing_csv, write_text
 
 Reasons = Callable[[Verdicts, Findings, Labels, Sequence[str]], Iterator[str]]
 
@@ -62,18 +61,11 @@ def write_verdicts(path: Path, parts: Sequence[Judged], names: Sequence[str]) ->
         parts: what was judged, one after the other.
         names: of the classes of the task.
     """
-    # File names are bytes to a system, and some are no UTF-8: they are written as they are.
-    with (
-        replacing(path) as partial,
-        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+    with replacing_csv(path) as write:
+        write([COLUMNS])
         for part in parts:
             for start in range(0, len(part.given), CHUNK):
-                writer.writerows(
-                    _lines(part, range(start, min(start + CHUNK, len(part.given))), names)
-                )
+                write(_lines(part, range(start, min(start + CHUNK, len(part.given))), names))
 
 
 def _lines(judged: Judged, rows: range, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:

@@ -136,9 +136,8 @@ def add_pictures(samples: Sequence[Sample], source: Source, room: float) -> None
 
 
 def _picture(source: Source, number: int) -> Image.Image:
-    if number >= len(source) and source.val is not None:
-        return source.val.picture(number - len(source), LARGEST)
-    return source.picture(number, LARGEST)
+    part, index = source.at(number)
+    return part.picture(index, LARGEST)
 
 
 def render(page: Mapping[str, Any], data: Mapping[str, Any]) -> str:

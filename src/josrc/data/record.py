@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from josrc.data.files import ImageFiles, Index, Strings
 from josrc.data.labels import UNREADABLE
@@ -135,12 +136,15 @@ def compare(
     unknown = np.flatnonzero(~known & (present.labels >= 0) & (present.split != TEST)).tolist()
     new = [present.ids[i] for i in unknown if now.location(i) not in skipped]
     gone = np.union1d(np.flatnonzero(found < 0), _missing(files))
-    relabelled = 0
-    if labelled:
-        then, now_called = (np.array([*t.class_names, ""]) for t in (table, present))
-        called = now_called[present.labels[found]]
-        relabelled = int(((then[table.labels] != called) & (found >= 0) & (called != "")).sum())
+    known_still = (found >= 0) & (present.labels[found] >= 0)
+    relabelled = int((relabelled_in(present, table, found) & known_still).sum()) if labelled else 0
     return replace(table, images=files), Changes(gone, new, table.ids, relabelled)
+
+
+def relabelled_in(present: Table, table: Table, found: Index) -> NDArray[np.bool_]:
+    """Which samples of a run are called otherwise where they were found, ``(N,)``."""
+    then, now = (np.array([*each.class_names, ""]) for each in (table, present))
+    return np.asarray(then[table.labels] != now[present.labels[found]])
 
 
 def _missing(files: ImageFiles) -> Index:

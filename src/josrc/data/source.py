@@ -114,6 +114,12 @@ class Source:
         """Whether each image lies in a file that a manifest or a link can name."""
         return self.files is not None and not isinstance(self.files, HubImages)
 
+    def at(self, row: int) -> tuple[Source, int]:
+        """The training or held-out samples that a row of ``verdicts.csv`` is of, and its number."""
+        if row < len(self) or self.val is None:
+            return self, row
+        return self.val, row - len(self)
+
     def picture(self, index: int, least: int | None = None) -> Image.Image:
         """A training image as a person looks at it: whole, upright, RGB.
 

@@ -27,7 +27,7 @@ from josrc.engine.device import device_name
 from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import FolderInUseError, UserError
-from josrc.files import named, replacing, write_text
+from josrc.files import named, write_csv, write_text
 from josrc.resolution import load_run_config
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
@@ -89,11 +89,7 @@ class RunFolder:
 
     def write_skipped(self, skipped: Sequence[tuple[str, str]]) -> None:
         """Write which files gave no image, and why."""
-        with (
-            replacing(self.skipped) as partial,
-            partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-        ):
-            csv.writer(file).writerows([("path", "reason"), *skipped])
+        write_csv(self.skipped, [("path", "reason"), *skipped])
 
     def read_skipped(self) -> list[str]:
         """Paths of the files that gave no image."""

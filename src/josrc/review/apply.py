@@ -214,15 +214,13 @@ def corrected(
     tally: Tally,
 ) -> list[Corrected]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
-    from josrc.review.pictures import part_of
-
     verdicts = opened.folder.audit / "verdicts.csv"
     if not verdicts.is_file():
         raise UserError(f"{verdicts} is missing. Write it: josrc audit {opened.folder.path}")
     gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
 
     def location(row: int) -> str:
-        part, index = part_of(opened.source, row)
+        part, index = opened.source.at(row)
         return part.paths[index] if index < len(part) else ""
 
     found = list(_corrected(verdicts, decided, auto, tally, gone, location))

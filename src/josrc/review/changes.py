@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 
 from josrc.errors import UserError
-from josrc.files import replacing
+from josrc.files import write_csv
 from josrc.review.output import refuse
 
 # ``by`` is ``decision`` or ``verdict``; verdict and confidence are josrc's, whoever decided.
@@ -43,11 +42,4 @@ def _ours(path: Path) -> bool:
 
 def write_changes(path: Path, changes: Iterable[Change]) -> None:
     """A line for every sample that was relabelled or removed, in data order."""
-    # File names are bytes to a system, and some are no UTF-8: they are written as they are.
-    with (
-        replacing(path) as partial,
-        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows(changes)
+    write_csv(path, [COLUMNS, *changes])

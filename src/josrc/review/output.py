@@ -16,7 +16,6 @@ from josrc.data.source import Source
 from josrc.data.table import SPLITS
 from josrc.errors import UserError
 from josrc.files import named, replacing, seen_from, write_text
-from josrc.review.pictures import part_of
 
 if TYPE_CHECKING:
     from josrc.review.apply import Corrected, Tally, Way
@@ -46,7 +45,7 @@ def write_manifest(out: Path, source: Source, samples: Sequence[Corrected]) -> b
 
 def _manifest_lines(source: Source, samples: Sequence[Corrected]) -> Iterator[list[str]]:
     for sample in samples:
-        part, index = part_of(source, sample.row)
+        part, index = source.at(sample.row)
         split = "train" if part is source else "val"
         yield [part.paths[index], sample.label, sample.id, split]
     images, labels = source.test_images, source.test_labels
@@ -111,7 +110,7 @@ def _fill(folder: Path, source: Source, samples: Sequence[Corrected], way: Way) 
     parted = parted or source.val is not None or images is not None
     taken: Counter[Path] = Counter()
     for sample in samples:
-        part, index = part_of(source, sample.row)
+        part, index = source.at(sample.row)
         top = folder / ("train" if part is source else "val") if parted else folder
         _put(part, index, _free(top / sample.label, _name(part, index, sample.row), taken), way)
     if images is None or labels is None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from josrc.data.source import Source
 from josrc.files import replacing
 
 THUMBNAIL, LARGE = 320, 1600
@@ -45,13 +44,6 @@ class Pictures:
     def large(self, row: int) -> bytes:
         """A picture to look at closely, as WebP."""
         return _encode(self.find(row), LARGE)
-
-
-def part_of(source: Source, row: int) -> tuple[Source, int]:
-    """The training or held-out samples that a row of ``verdicts.csv`` is of, and its number."""
-    if row < len(source) or source.val is None:
-        return source, row
-    return source.val, row - len(source)
 
 
 def _encode(picture: Image.Image, side: int) -> bytes:

@@ -91,13 +91,13 @@ def serve(
 
 def _pictures(opened: Opened, rows: int) -> Pictures:
     """The pictures of a run, by row of its verdicts. One that is gone has none, that is all."""
-    from josrc.review.pictures import Pictures, part_of
+    from josrc.review.pictures import Pictures
 
     opened.check_verdicts(rows)
     opened.check_images()
 
     def find(row: int) -> Image.Image:
-        part, index = part_of(opened.source, row)
+        part, index = opened.source.at(row)
         return part.picture(index)
 
     return Pictures(rows, find, opened.folder.audit / "thumbnails")
