@@ -100,9 +100,8 @@ def test_a_spot_check_shows_no_verdict_before_the_decision(
     badge(page, row).wait_for(state="detached")
     assert page.locator(f"#sample-{row} .change").inner_text() == label, "undecided again"
     page.locator("[value=flagged]").click()
-    at(page, 0)
-    assert page.locator("#sample-0 .mislabelled").inner_text() == "cat"
-    assert page.locator("[data-action=accept]").is_visible()
+    page.locator("#sample-0.cursor .mislabelled", has_text="cat").wait_for()
+    page.locator("[data-action=accept]").wait_for()
 
 
 def test_ten_images_to_the_applied_csv(reviewed: Path, serving: Serving, visit: Visit) -> None:
