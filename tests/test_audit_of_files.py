@@ -45,7 +45,7 @@ def test_wrong_labels_and_foreign_pictures_are_found(
     run = tmp_path / "run"
     # As in the demo: pictures of 8x8 pixels, half the channels, and a digit is no mirrored digit.
     settings = ["model.width=0.5", "views.flip=false", "views.pad=1"]
-    arguments = ["train", root, *settings, "--image-size", "8", "--epochs", "20"]
+    arguments = ["train", root, *settings, "--image-size", "8", "--epochs", "14"]
     assert command(*arguments, "--val", "0.1", "--device", "cpu", "--out", run) == 0
     assert "Verdicts:" in capsys.readouterr().out
 

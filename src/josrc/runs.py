@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, RenderableType
 from torch import nn
 
-from josrc.audit.copies import NAME as DUPLICATES
-from josrc.audit.copies import write_copies
+from josrc.audit.copies import DUPLICATES, write_copies
 from josrc.audit.folder import write_audit
 from josrc.audit.report import write_report
 from josrc.config import RunConfig

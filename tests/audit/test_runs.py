@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits with other noise than the rule was chosen on."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     noise = ["--noise", "symmetric", "--rate", "0.3", "--noise-seed", "5"]
-    short = ["--epochs", "20", "--device", "cpu", "--out", folder]
+    short = ["--epochs", "16", "--device", "cpu", "--out", folder]
     assert josrc("train", "digits-o", *noise, *short) == 0
     return folder
 

@@ -28,6 +28,7 @@ def small(method: str, **options: object) -> tuple[RunConfig, Source]:
     """A run on 200 of the digits."""
     values = {"noise": "symmetric", "rate": 0.5, "epochs": 3, "batch_size": 64, "device": "cpu"}
     layers = [{"model": {"width": 0.25}}]
+    layers += [{"method": {"updates": 30}}] if method == "cleannet" else []
     config = configure("digits-o", method=method, layers=layers, **{**values, **options})
     whole = load_source(config.data)
     images, true, given = whole.images[:200], whole.true[:200], whole.given[:200]

@@ -14,7 +14,7 @@ from josrc.audit.verdicts import Vector
 from josrc.data.copies import PARTS, Copy, tally
 from josrc.files import write_csv
 
-NAME = "duplicates.csv"
+DUPLICATES = "duplicates.csv"
 
 
 def write_copies(path: Path, copies: Iterable[Copy]) -> None:

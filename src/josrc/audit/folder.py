@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from josrc.audit import copies
-from josrc.audit.copies import judge_copies
+from josrc.audit.copies import DUPLICATES, judge_copies
 from josrc.audit.files import Judged, summarise, write_summary, write_verdicts
 from josrc.audit.gallery import clipped
 from josrc.audit.reasons import held_out_reasons
@@ -87,7 +86,7 @@ def write_audit(
         parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     groups = np.concatenate([part.verdicts.group for part in parts])
-    judge_copies(folder / copies.NAME, groups)
+    judge_copies(folder / DUPLICATES, groups)
     summary = summarise(parts, source.closed_names)
     summary["noise_rate_low"] = min(least, summary["noise_rate"])
     summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate

@@ -17,8 +17,7 @@ from typing import Any
 
 from PIL import Image
 
-from josrc.audit.copies import NAME as DUPLICATES
-from josrc.audit.copies import shown_copies
+from josrc.audit.copies import DUPLICATES, shown_copies
 from josrc.audit.files import BORDERLINE, TITLES
 from josrc.audit.gallery import LONGEST_TEXT, Scores, choose, clipped, read_chosen, read_scores
 from josrc.audit.overview import charts, matrix, overview

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
+from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from josrc.bench.figures import Figure, figures_of, write_figure
-from josrc.bench.paper import TABLES
+from josrc.bench.paper import TABLES, TITLES
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import FOLDERS, VIEWS
 from josrc.errors import UserError
@@ -43,7 +44,16 @@ def show(suite: str, root: Path, console: Console) -> None:
         raise UserError(f"Unknown suite '{suite}'. Known: {', '.join(VIEWS)}.")
     results = load_results(root, FOLDERS)
     view = VIEWS[suite](suite, results)
-    table = Table(*view.header, title=view.title, caption=Text(view.note), show_lines=True)
+    # Six columns of a terminal's 80 characters: no room for vertical lines, methods stay whole.
+    table = Table(
+        Column(view.header[0], min_width=max(map(len, TITLES.values()))),
+        *view.header[1:],
+        title=view.title,
+        caption=Text(view.note),
+        box=box.HORIZONTALS,
+        padding=(0, 1, 0, 0),
+        show_lines=True,
+    )
     for row in view.rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
