@@ -20,9 +20,12 @@ def named(path: Path) -> Iterator[None]:
         raise
 
 
+PARTIAL = ".partial"
+
+
 def partial_of(path: Path) -> Path:
     """What a file is called until it is complete."""
-    return path.with_name(f"{path.name}.partial")
+    return path.with_name(f"{path.name}{PARTIAL}")
 
 
 @contextmanager

@@ -17,13 +17,22 @@ def put_result(tmp_path: Path) -> PutResult:
     """Writes ``tmp_path/PLACE/seed-SEED.json``; keywords change what is in it."""
 
     def put(place: str, seed: int = 0, **changes: Any) -> Path:
+        *_, cell, method, folder = place.split("/")
+        data, noise, rate = cell.rsplit("-", 2)
+        recipe, _, variant = folder.partition("-")
         result: dict[str, Any] = {
+            "method": method,
+            "variant": variant or None,
+            "recipe": recipe,
+            "data": data,
+            "noise": noise,
+            "rate": float(rate),
+            "epochs": 200,
             "last10_mean": 50.0,
             "best": 51.0,
             "best_epoch": 3,
             "final": 50.0,
             "seed": seed,
-            "noise": "symmetric",
             "seconds_total": 100.0,
             "device": "a device",
             "versions": {"torch": "2.11"},

@@ -147,9 +147,11 @@ def test_the_table_and_the_page_show_both_sides(done: Path) -> None:
 
 
 def test_a_side_that_calls_nothing_so_is_not_taken_for_one_that_was_not_run() -> None:
+    made = {"side": "josrc", "data": "digits-o", "seed": 0, "epochs": 1, "device": "cpu"}
+
     def side(precision: float | None) -> list[AuditResult]:
         found = {"measures": {"precision": precision}, "seconds_training": 1, "seconds_audit": 1}
-        return [AuditResult.model_validate(found | {"seed": 0, "epochs": 1, "device": "cpu"})]
+        return [AuditResult.model_validate(found | made)]
 
     assert measure_cell("precision", side(0.5), side(None)) == "50.00 (n=1)\ncleanlab -"
     assert measure_cell("precision", side(None), side(0.5)) == "-\ncleanlab 50.00 (n=1)"

@@ -151,12 +151,22 @@ def test_files_that_are_no_results_are_named_and_skipped(
     (folder / "seed-4.json").write_text("[1, 2]")
     put_result(f"{SYM20}/josrc/augmented", 5, last10_mean="high")
     put_result(f"{SYM20}/josrc/augmented", 6, metrics={"epoch": [1], "test_accuracy": [1.0, 2.0]})
-    put_result(f"{SYM20}/josrc", 7)
+    good = (folder / "seed-0.json").read_text()
+    elsewhere = (
+        *("josrc/seed-7.json", "josrc/augmented/seed-8.json", "jocor/augmented/seed-0.json"),
+        *("josrc/plain/seed-0.json", "../cifar80n-o-symmetric-0.5/josrc/augmented/seed-0.json"),
+    )
+    for name in elsewhere:
+        path = tmp_path / SYM20 / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(good)
+    (folder / "seed-9.json.partial").write_text("{")  # is just being written
     page = page_of(tmp_path)
 
     assert "66.00 (n=1)<br>paper 65.83" in page
     skipped = [line for line in page.splitlines() if "not a result" in line]
-    names = ["notes.txt", *(f"seed-{seed}.json" for seed in (2, 3, 4, 5, 6)), "josrc/seed-7.json"]
+    names = ["notes.txt", *(f"seed-{seed}.json" for seed in (2, 3, 4, 5, 6))]
+    names += [name.removeprefix("../") for name in elsewhere]
     assert len(skipped) == len(names)
     assert all(any(name in line for line in skipped) for name in names)
     assert "last10_mean: Input should be a valid number" in page

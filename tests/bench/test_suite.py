@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from josrc.bench import plan
 from josrc.bench import suite as suite_module
 from josrc.bench.progress import SuiteProgress, duration
 from josrc.bench.render import render
-from josrc.bench.results import load_results
+from josrc.bench.results import ResultKey, load_results
 from josrc.bench.suite import run_suite
 from josrc.bench.tables import FOLDERS
 from josrc.config import RunConfig
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
+
+PutResult = Callable[..., Path]
 
 
 def run(tmp_path: Path, **changes: object) -> str:
@@ -64,7 +67,9 @@ def test_a_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_cifar")
-def test_processes_share_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_a_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put_result: PutResult
+) -> None:
     place = "trial/table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0"
     file = tmp_path / "results" / f"{place}.json"
     with RunFolder(tmp_path / "runs" / place).locked():  # as another process that makes this run
@@ -76,14 +81,13 @@ def test_processes_share_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     # And one that the other process ends after this one has looked for what is missing.
     def configure(*arguments: object, **options: object) -> RunConfig:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("made by another")
+        put_result(f"results/{Path(place).parent}", epochs=1, device="another's")
         return runs.configure(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(suite_module, "configure", configure)
     text = run(tmp_path)
     assert "2 runs, 1 of them done before" in text
-    assert file.read_text() == "made by another"
+    assert json.loads(file.read_text())["device"] == "another's"
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -141,10 +145,40 @@ def test_a_killed_suite_goes_on_with_the_run_in_flight(
         assert found == expected
 
 
-@pytest.mark.usefixtures("small_cifar")
-def test_no_run_begins_that_would_not_end_in_time(tmp_path: Path) -> None:
-    assert "2 runs left" in run(tmp_path, minutes=-1.0)
-    assert not (tmp_path / "results").exists()
+def test_no_run_begins_that_would_not_end_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, made = [1000.0], []
+
+    def takes_a_minute(work: suite_module._Work, key: ResultKey, config: RunConfig) -> None:
+        made.append(key.cell.key)
+        work.progress.started(epochs=1, done=0)
+        now[0] += 60
+        work.progress.epoch_ended({"epoch": 1})
+        work.progress.run_ended()
+
+    monkeypatch.setattr("josrc.bench.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(suite_module._Work, "run", takes_a_minute)
+    assert "Stopped after 1.0 minutes: 3 runs left." in run(tmp_path, cells=None, minutes=1.9)
+    assert made == ["symmetric-0.2"]
+    assert "Stopped after 2.0 minutes: 2 runs left." in run(tmp_path, cells=None, minutes=2.1)
+
+
+def test_only_a_result_counts_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put_result: PutResult
+) -> None:
+    asked = Asked(monkeypatch)
+    broken, other = (
+        f"results/trial/table2/cifar80n-o-{cell}/josrc/augmented"
+        for cell in ("symmetric-0.2", "asymmetric-0.4")
+    )
+    put_result(broken).write_text("{ not json")
+    put_result(other, epochs=2)
+    log = run(tmp_path)
+    assert "2 runs, 0 of them done before" in log
+    assert f"Left out: {tmp_path / broken / 'seed-0.json'} is no result" in log
+    assert [asked["noise"] for asked in asked.runs] == ["asymmetric"], "a trial of another length"
+    assert "2 runs, 1 of them done before" in run(tmp_path, options={"epochs": 2})
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -171,8 +205,16 @@ def test_a_run_of_other_settings_is_not_gone_on_with(
     monkeypatch.setattr(Trainer, "_train_epoch", note)
     run(tmp_path, cells=["symmetric-0.2"])
     options = {"epochs": 2, "device": "cpu", "batch_size": 100}
-    run(tmp_path, cells=["symmetric-0.2"], options=options, results=tmp_path / "others")
+    run(tmp_path, cells=["symmetric-0.2"], options=options)
     assert begun == [0, 0, 1]
+
+    # Nor is one whose folder an older version left, or a full disk.
+    (folder,) = {path.parent for path in (tmp_path / "runs").rglob("config.yaml")}
+    for file in ("config.yaml", "checkpoint/state.safetensors"):
+        (folder / file).write_text("gone: 1\n")
+        log = run(tmp_path, cells=["symmetric-0.2"], options=options, results=tmp_path / file)
+        assert f"{folder} begins anew" in log
+    assert begun == [0, 0, 1, 0, 1, 0, 1]
 
 
 @pytest.mark.usefixtures("small_cifar")

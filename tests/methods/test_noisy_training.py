@@ -20,6 +20,9 @@ from josrc.runs import configure
 # By how many points of test accuracy each method must be better than plain training.
 MARGINS = {
     "josrc": 10,
+    "coteaching": 15,
+    "coteaching-plus": 10,
+    "jocor": 15,
     "f-correction": 3,
     "pencil": 15,
     "joint-optim": 10,

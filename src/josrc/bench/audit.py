@@ -22,14 +22,14 @@ from josrc.bench.cleanlab_side import (
 )
 from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, run_behind
 from josrc.bench.results import AUDIT, ResultKey
-from josrc.bench.suite import begin_or_go_on, keep
+from josrc.bench.suite import begin_or_go_on, keep, what_is_missing
 from josrc.data.noise import Labels
 from josrc.data.source import Source, load_source
 from josrc.engine.device import choose_device, device_name
 from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, versions
 from josrc.engine.trainer import Trainer
-from josrc.errors import InterruptedRunError, UserError
+from josrc.errors import FolderInUseError, InterruptedRunError, TrainingFailedError, UserError
 from josrc.files import write_text
 from josrc.run_data import settled
 from josrc.runs import configure, listeners
@@ -54,10 +54,10 @@ def run_audits(
 ) -> None:
     """Run what is missing; each side of each cell is saved when it is done."""
     keys = planned(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
-    if options.get("epochs") is not None:  # a trial must never pass for the real thing
+    epochs = options.get("epochs")
+    if epochs is not None:  # a trial must never pass for the real thing
         results, scratch = results / "trial", scratch / "trial"
-    missing = [key for key in keys if not (results / key.path).is_file()]
-    say(console, f"audit: {len(keys)} results, {len(keys) - len(missing)} of them done before.")
+    missing = what_is_missing(results, keys, epochs, console, f"audit: {len(keys)} results")
     if any(key.method == THEIRS for key in missing):
         check_cleanlab()
     trainers: dict[str, Trainer | None] = {}  # of either side: the next one takes its code over
@@ -68,9 +68,12 @@ def run_audits(
         except InterruptedRunError:
             say(console, "The bench stops here; the same command goes on with it.")
             raise
+        except (FolderInUseError, TrainingFailedError) as error:
+            say(console, f"{work.title}: left out. {error}")
+        else:
+            write_text(results / key.path, json.dumps(found, indent=1) + "\n")
+            say(console, f"{work.title}: {_in_short(found)}")
         trainers[key.method] = work.trainer
-        write_text(results / key.path, json.dumps(found, indent=1) + "\n")
-        say(console, f"{work.title}: {_in_short(found)}")
 
 
 def planned(
@@ -173,7 +176,7 @@ class _Work:
         hearing = listeners(folder, self.console, title)
         self.trainer = trainer = Trainer(self.config, source, folder, hearing, self.trainer)
         with folder.locked():
-            begin_or_go_on(trainer)
+            begin_or_go_on(trainer, self.console)
             return trainer, trainer.run()
 
     def _result(self, measures: Measures, trained: float, judged: float) -> dict[str, Any]:

@@ -29,13 +29,17 @@ NOTE = (
     "are. The paper's Table 1 mixes them: it quotes the baselines from JoCoR and trains Jo-SRC "
     "itself. So each baseline has a row for either, beside the same published number.\n\n"
     "Asymmetric noise is the cyclic pair flip of the published Jo-SRC code. JoCoR flips inside "
-    "blocks of five classes and forgets at half the rate; `plain` does so too in Asym-40."
+    "blocks of five classes and forgets at half the rate; on CIFAR100N-C `plain` does so too in "
+    "Asym-40, for every method that forgets: a guess for all but JoCoR."
 )
 
 # A file beside the results: what a reader should know of single runs.
 NOTES = "notes.md"
 
-FIGURES_NOTE = "Means over seeds; a band is ± one standard deviation. A CSV lies beside each."
+FIGURES_NOTE = (
+    "Means over seeds; a band is ± one standard deviation. A CSV lies beside each. What is clean "
+    "to Co-teaching+ are small losses in the whole batch; it trains on those in dispute alone."
+)
 
 
 def show(suite: str, root: Path, console: Console) -> None:

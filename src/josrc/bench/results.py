@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc.bench.paper import Cell
 from josrc.engine.metrics import COLUMNS, Row
-from josrc.errors import reason
-from josrc.files import write_text
+from josrc.errors import UserError, reason
+from josrc.files import PARTIAL, write_text
 
 # The suite whose results are no runs but comparisons of verdicts with the truth.
 AUDIT = "audit"
@@ -42,18 +42,45 @@ def place_of(suite: str, data: str, cell: Cell, method: str, recipe: str) -> Pat
     return Path(suite) / f"{data}-{cell.key}" / method / recipe
 
 
-class Result(BaseModel):
+class _Kept(BaseModel):
+    """What every result says of itself, and which must be what its path says."""
+
+    data: str
+    noise: str | None = None
+    rate: float | None = None
+    seed: int
+    epochs: int
+    device: str
+
+    def _names(self) -> tuple[str, set[str]]:
+        """Of its method and, as a folder, of its recipe."""
+        raise NotImplementedError
+
+    def lies_at(self, name: Path) -> bool:
+        """Whether its place, SUITE/DATA-NOISE-RATE/METHOD/RECIPE/seed-K.json, is its own."""
+        noise = "asymmetric" if self.noise == "block" else self.noise or "none"
+        cell = f"{self.data}-{Cell(noise, self.rate or 0).key}"
+        method, recipes = self._names()
+        return (
+            len(name.parts) == 5
+            and name.parts[1:3] == (cell, method)
+            and name.parts[3] in recipes
+            and name.name == f"seed-{self.seed}.json"
+        )
+
+
+class Result(_Kept):
     """What tables and figures read of a result; files hold more."""
 
-    seed: int
-    noise: str | None = None
+    method: str
+    recipe: str
+    variant: str | None = None
     last10_mean: float
     best: float
     best_epoch: int
     final: float
     val_chosen: float | None = None
     seconds_total: float
-    device: str
     versions: dict[str, str]
     metrics: dict[str, list[float | None]]
     failed: str | None = None
@@ -63,6 +90,9 @@ class Result(BaseModel):
         if self.metrics and {len(c) for c in self.metrics.values()} != {len(self.column("epoch"))}:
             raise ValueError("the columns of its metrics differ in length")
         return self
+
+    def _names(self) -> tuple[str, set[str]]:
+        return self.method, {self.recipe, f"{self.recipe}-{self.variant}"}
 
     def column(self, name: str) -> list[float | None]:
         """A column of the metrics, an entry an epoch; empty if the run has none."""
@@ -74,15 +104,16 @@ class Result(BaseModel):
         return {int(e): value for e, value in pairs if e is not None and value is not None}
 
 
-class AuditResult(BaseModel):
+class AuditResult(_Kept):
     """What tables read of a side of an audit; files hold more."""
 
-    seed: int
+    side: str
     measures: dict[str, float | None]
     seconds_training: float
     seconds_audit: float
-    epochs: int
-    device: str
+
+    def _names(self) -> tuple[str, set[str]]:
+        return self.side, {"augmented"}
 
 
 @dataclass
@@ -109,11 +140,27 @@ def save_result(root: Path, key: ResultKey, summary: dict[str, Any], rows: Seque
     write_text(root / key.path, json.dumps(summary | {"metrics": known}, indent=1) + "\n")
 
 
+def is_made(root: Path, key: ResultKey, epochs: int | None = None) -> bool:
+    """Whether there is a result, of so many epochs if they are given.
+
+    Raises:
+        UserError: what lies in its place is no result.
+    """
+    path = root / key.path
+    if not path.is_file():
+        return False
+    try:
+        found = _read(path, key.path, AuditResult if key.suite == AUDIT else Result)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} is no result ({_reason(error)})") from None
+    return epochs is None or found.epochs == epochs
+
+
 def load_results(root: Path, suites: Sequence[str]) -> Results:
     """Everything in the folders of some suites."""
     results = Results()
     files = [path for suite in suites for path in (root / suite).rglob("*") if path.is_file()]
-    for path in sorted(files):
+    for path in sorted(file for file in files if file.suffix != PARTIAL):
         name = path.relative_to(root)
         try:
             if name.parts[0] == AUDIT:
@@ -125,13 +172,13 @@ def load_results(root: Path, suites: Sequence[str]) -> Results:
     return results
 
 
-Kind = TypeVar("Kind", Result, AuditResult)
+Kind = TypeVar("Kind", bound=_Kept)
 
 
 def _read(path: Path, name: Path, kind: type[Kind]) -> Kind:
     result = kind.model_validate_json(path.read_bytes())
-    if len(name.parts) != 5 or name.name != f"seed-{result.seed}.json":
-        raise ValueError("not at SUITE/DATA-NOISE-RATE/METHOD/RECIPE/seed-K.json with its seed")
+    if not result.lies_at(name):
+        raise ValueError("by what it says, it belongs elsewhere")
     return result
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from josrc.bench.paper import BACKBONE_TABLES
 from josrc.bench.plan import chosen_methods, planned, request
 from josrc.bench.progress import SuiteProgress
-from josrc.bench.results import ResultKey, save_result
+from josrc.bench.results import ResultKey, is_made, save_result
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source, with_noise
 from josrc.engine.runfolder import RunFolder
@@ -55,9 +55,9 @@ def run_suite(
         say(console, f"Left out, since josrc does not have them yet: {', '.join(absent)}.")
     if _is_trial(suite, options, weights):  # which must never pass for the paper's run
         results, scratch = results / "trial", scratch / "trial"
-    missing = [key for key in runs if not (results / key.path).is_file()]
-    say(console, f"{suite}: {len(runs)} runs, {len(runs) - len(missing)} of them done before.")
-    work = _Work(results, scratch, console, SuiteProgress(suite, len(missing)))
+    epochs = options.get("epochs")
+    missing = what_is_missing(results, runs, epochs, console, f"{suite}: {len(runs)} runs")
+    work = _Work(results, scratch, console, SuiteProgress(suite, len(missing)), epochs)
     elsewhere = 0
     for done, key in enumerate(missing):
         spent = work.progress.spent
@@ -77,6 +77,32 @@ def run_suite(
             raise
     if elsewhere:
         say(console, f"Being made by other processes: {elsewhere} of the runs.")
+
+
+def what_is_missing(
+    results: Path, keys: Sequence[ResultKey], epochs: int | None, console: Console, planned: str
+) -> list[ResultKey]:
+    """The keys without a result, and a line on the others.
+
+    Args:
+        results: their root.
+        keys: all that were asked for.
+        epochs: of a trial: a result of another length does not count.
+        console: where the line goes.
+        planned: what the line begins with.
+    """
+    missing, problems = [], []
+    for key in keys:
+        try:
+            if not is_made(results, key, epochs):
+                missing.append(key)
+        except UserError as error:
+            problems.append(f"Left out: {error}. Delete it to have it made.")
+    done = len(keys) - len(missing) - len(problems)
+    say(console, f"{planned}, {done} of them done before.")
+    for problem in problems:
+        say(console, problem)
+    return missing
 
 
 def _is_trial(suite: str, options: Mapping[str, Any], weights: Sequence[str]) -> bool:
@@ -122,10 +148,15 @@ class _Work:
     """Runs one after the other, with the data and the compiled code of the run before."""
 
     def __init__(
-        self, results: Path, scratch: Path, console: Console, progress: SuiteProgress
+        self,
+        results: Path,
+        scratch: Path,
+        console: Console,
+        progress: SuiteProgress,
+        epochs: int | None,
     ) -> None:
         self.results, self.scratch = results, scratch
-        self.console, self.progress = console, progress
+        self.console, self.progress, self.epochs = console, progress, epochs
         self.trainer: Trainer | None = None
         self.source: Source | None = None
         self.shown_as: tuple[object, ...] = ()
@@ -134,7 +165,7 @@ class _Work:
         """Make one result, unless another process does or has done so."""
         folder = RunFolder(self.scratch / key.path.with_suffix(""))
         with folder.locked():
-            if (self.results / key.path).is_file():
+            if is_made(self.results, key, self.epochs):
                 self.progress.run_left_out()
             else:
                 self._make(key, config, folder)
@@ -171,7 +202,7 @@ class _Work:
 
     def _train(self, key: ResultKey, trainer: Trainer) -> str:
         """Train from the checkpoint if the run was interrupted before, and keep the result."""
-        begin_or_go_on(trainer)
+        begin_or_go_on(trainer, self.console)
         try:
             summary = trainer.run()
             outcome = f": {summary['last10_mean']:.2f} % in {summary['seconds_total']:.0f} s"
@@ -191,11 +222,14 @@ def keep(results: Path, key: ResultKey, summary: dict[str, Any], trainer: Traine
     save_result(results, key, summary, trainer.rows)
 
 
-def begin_or_go_on(trainer: Trainer) -> None:
+def begin_or_go_on(trainer: Trainer, console: Console) -> None:
     """Make the folder of a run, or go back to the checkpoint of the same run in it."""
     folder, config = trainer.folder, trainer.config
-    if folder.config.is_file() and folder.read_config().identity() == config.identity():
-        trainer.restore()
-    else:
-        folder.clear()
-        folder.create(config, trainer.source, trainer.device)
+    try:
+        if folder.config.is_file() and folder.read_config().identity() == config.identity():
+            trainer.restore()
+            return
+    except UserError as error:
+        say(console, f"{folder.path} begins anew, as what it holds is of no use: {error}")
+    folder.clear()
+    folder.create(config, trainer.source, trainer.device)

@@ -51,8 +51,8 @@ class Coteaching(TwoNetworks):
         kept = kept_count(at["forget_rate"], len(batch.label))
         picked_by_first = small_loss(first_loss, kept)
         picked_by_second = small_loss(second_loss, kept)
-        # A mean over the picks. The code divides this mean by their number once more, which Adam
-        # undoes and SGD does not.
+        # A mean over the picks. The code divides this mean by their number once more; as long as
+        # that number stays the same, Adam undoes it and SGD does not.
         loss = mean_over(first_loss, picked_by_second) + mean_over(second_loss, picked_by_first)
         return StepResult(
             loss,

@@ -30,9 +30,10 @@ class CoteachingPlusSettings(SmallLossSettings):
     name: str = "coteaching-plus"
     # code: 5 of 200 epochs for CIFAR-100 (20 for CIFAR-10, 0 for MNIST)
     warm_up: int = phase(5, description="epochs of plain Co-teaching before disagreement counts")
-    # The code gives softmax outputs to a cross-entropy that takes the softmax again, once the
-    # warm-up is over: all losses lie within 1 of each other and gradients are small. The paper
-    # means the plain cross-entropy; the published numbers may come from the code.
+    # The code gives softmax outputs p to a cross-entropy that takes the softmax again, once the
+    # warm-up is over. That is nearly the loss 1 - p[y]: a label weighs as much as the network
+    # believes it, and wrong ones are hardly learned. The paper means the plain cross-entropy; the
+    # published numbers may come from the code.
     double_softmax: bool = Field(False, description="take the softmax twice after the warm-up")
 
 

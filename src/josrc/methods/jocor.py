@@ -33,7 +33,7 @@ class JoCoRSettings(SmallLossSettings):
     """
 
     name: str = "jocor"
-    # code: 0.85 for CIFAR-100 (README; 0.9 for CIFAR-10, and 0.65 of it at 80 % noise). The
+    # code: 0.85 for CIFAR-100 (README; for CIFAR-10 0.9, and 0.65 at 80 % noise). The
     # default of the code's command line is 0.1. The value was chosen without augmentation.
     co_regularization: float = Field(
         0.85, ge=0, le=1, description="lambda, weight of the networks' divergence"
