@@ -52,10 +52,12 @@ class InterruptedRunError(Exception):
 
     def __init__(self, signal_number: int, folder: Path, saved: str) -> None:
         self.signal_number = signal_number
-        super().__init__(
-            f"Stopped by {signal.Signals(signal_number).name}; {saved}.\n"
-            f"Go on with: josrc resume {shlex.quote(str(folder))}"
-        )
+        self.stopped = f"Stopped by {signal.Signals(signal_number).name}; {saved}."
+        self.advise(f"Go on with: josrc resume {shlex.quote(str(folder))}")
+
+    def advise(self, advice: str) -> None:
+        """Say how to go on."""
+        self.args = (f"{self.stopped}\n{advice}",)
 
 
 def reason(error: Exception) -> str:

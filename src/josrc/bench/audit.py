@@ -65,8 +65,8 @@ def run_audits(
         work = _Work(key, options, results, scratch, console, trainers.get(key.method))
         try:
             found = work.ours() if key.method == OURS else work.theirs()
-        except InterruptedRunError:
-            say(console, "The bench stops here; the same command goes on with it.")
+        except InterruptedRunError as stop:
+            stop.advise("The same command goes on with the bench.")
             raise
         except (FolderInUseError, TrainingFailedError) as error:
             say(console, f"{work.title}: left out. {error}")

@@ -72,8 +72,8 @@ def run_suite(
         except FolderInUseError:
             elsewhere += 1
             work.progress.run_left_out()
-        except InterruptedRunError:
-            say(console, "The suite stops here; the same command goes on with it.")
+        except InterruptedRunError as stop:
+            stop.advise("The same command goes on with the suite.")
             raise
     if elsewhere:
         say(console, f"Being made by other processes: {elsewhere} of the runs.")
