@@ -201,3 +201,6 @@ def test_a_mistake_is_one_clear_message(
     assert josrc("export", tmp_path, "--out", tmp_path / "m") == 2
     assert "not a josrc run folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "notes.json").write_text("{}")
+    assert josrc("export", finished, "--out", tmp_path / "notes.json") == 2
+    assert "notes.json exists and is no .onnx file" in capsys.readouterr().err

@@ -145,6 +145,24 @@ def test_a_network_for_grey_images_takes_files(tmp_path: Path) -> None:
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+def test_only_earlier_predictions_are_replaced(
+    finished: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, notes = tmp_path / "one.png", tmp_path / "notes.csv"
+    picture.write_bytes(next(pictures.rglob("*.png")).read_bytes())
+    notes.write_text("path,what I think\n")
+    before = picture.read_bytes()
+    for out, message in ((picture, "is what to predict"), (notes, "holds no predictions")):
+        assert josrc("predict", finished, picture, "--out", out) == 2
+        assert f"{out} " in (said := capsys.readouterr().err)
+        assert message in said
+    assert picture.read_bytes() == before
+    assert notes.read_text() == "path,what I think\n"
+    for _ in range(2):
+        assert josrc("predict", finished, picture, "--out", tmp_path / "p.csv") == 0
+    assert josrc("predict", finished, tmp_path / "p.csv", "--out", tmp_path / "p.csv") == 2
+
+
 def test_a_mistake_is_one_clear_message(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

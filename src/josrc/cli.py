@@ -204,7 +204,7 @@ def audit(
     ] = None,
     data_root: MovedTo = None,
 ) -> None:
-    """Write a verdict on every sample of a run: audit/verdicts.csv and audit/summary.json."""
+    """Write a verdict on every sample of a run, and the report, into its folder audit."""
     from josrc.audit.folder import odd_class, verdict_line
     from josrc.judged import audit as audit_run
     from josrc.terminal import say
@@ -213,10 +213,15 @@ def audit(
     summary = audit_run(
         run, noise_rate=noise_rate, ood_rate=ood_rate, data_root=data_root, tell=tell
     )
-    tell(verdict_line(summary, run / "audit"))
+    folder = run / "audit"
+    tell(verdict_line(summary, folder))
     odd = odd_class(summary)
     if odd:
         tell(odd)
+    if (folder / "report.html").is_file():
+        tell(f"Report: {folder / 'report.html'}")
+    if (folder / "decisions.sqlite").is_file():
+        tell("A review that is open shows the verdicts of before: start it again.")
 
 
 @app.command()

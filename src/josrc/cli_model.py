@@ -47,11 +47,12 @@ def predict(
     from josrc.config import DataConfig
     from josrc.data.sidecars import describe_sidecars
     from josrc.data.table import list_images
-    from josrc.predictions import write_predictions
+    from josrc.predictions import check_target, write_predictions
     from josrc.runs import Run
     from josrc.terminal import Terminal, progress_bar, say
 
     console = Terminal(quiet=quiet)
+    check_target(out, map(Path, paths))
     predictor = Run.load(run).predictor(last)
     columns = DataConfig(name="", path_column=path_column, allow_outside=allow_outside)
     images, left_out = list_images(paths, columns)
@@ -125,10 +126,14 @@ def export(
 
     josrc export RUN --format onnx --out model.onnx
     """
+    from josrc.errors import UserError
     from josrc.export import card_path, export, format_of
     from josrc.runs import Run
 
-    path = out or run / "export" / f"model{format_of(format).suffix}"
+    suffix = format_of(format).suffix
+    path = out or run / "export" / f"model{suffix}"
+    if path.exists() and path.suffix != suffix:
+        raise UserError(f"{path} exists and is no {suffix} file. Name another --out.")
     finished = Run.load(run)
     predictor = finished.predictor(last)
     weights = {"weights": "last" if last else "best", "epoch": predictor.epoch}

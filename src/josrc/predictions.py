@@ -18,6 +18,17 @@ from josrc.prediction import Opinion
 COLUMNS = ("path", "predicted_label", "probability", "ood_score", "reason")
 
 
+def check_target(path: Path, inputs: Iterable[Path]) -> None:
+    """Raise an error if anything but earlier predictions would be replaced."""
+    if not path.is_file():
+        return
+    if any(path.samefile(one) for one in inputs if one.exists()):
+        raise UserError(f"{path} is what to predict. Name another --out.")
+    with path.open("rb") as file:
+        if not file.read(100).startswith(",".join(COLUMNS).encode()):
+            raise UserError(f"{path} exists and holds no predictions. Name another --out.")
+
+
 def write_predictions(
     path: Path,
     images: ImageFiles,

@@ -14,7 +14,7 @@ import pytest
 
 from josrc.audit import files
 from josrc.audit.files import Judged, summarise, write_verdicts
-from josrc.audit.folder import odd_class
+from josrc.audit.folder import odd_class, verdict_line
 from josrc.audit.reasons import held_out_reasons, reasons
 from josrc.audit.verdicts import held_out_findings, judge, judge_held_out
 
@@ -151,6 +151,14 @@ def test_a_class_stands_out_by_its_share_of_wrong_labels(
     said = odd_class({"samples": 4 * samples, "classes": classes})
     assert (said or "").startswith("Of the images labelled 'cat' ") == odd
     assert (said is not None) == odd
+
+
+def test_verdicts_of_few_epochs_come_with_a_warning() -> None:
+    counts = {"clean": 3, "mislabelled": 2, "out_of_distribution": 1}
+    for visits, told in ((1, "seen once."), (9, "seen 9 times."), (10, None)):
+        said = verdict_line({"counts": counts, "noise_rate": 0.5, "visits": visits}, Path("audit"))
+        assert said.startswith("Verdicts: 3 clean, 2 mislabelled, 1 out of distribution: audit")
+        assert said.endswith(told or "verdicts.csv")
 
 
 def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:

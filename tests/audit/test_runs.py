@@ -75,6 +75,8 @@ def test_auditing_again_writes_the_same(run: Path, capsys: pytest.CaptureFixture
     said = " ".join(capsys.readouterr().out.split())
     assert f"Verdicts: {counts['clean']} clean, {counts['mislabelled']} mislabelled" in said
     assert "verdicts.csv" in said
+    assert "Report: " in said
+    assert "Train longer" not in said
 
 
 def test_a_known_noise_rate_is_kept_beside_the_verdicts_until_the_next_audit(run: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -166,9 +167,16 @@ def test_sure_verdicts_count_where_nobody_has_decided(
     assert (
         "4 relabelled (4 by verdict), 1 removed (1 by decision), 1 kept" in capsys.readouterr().out
     )
+    classes = [
+        {"class": name, "samples": 12, "clean": clean, "noise_rate": 1 - clean / 12}
+        for name, clean in (("cat", 2), ("dog", 12))
+    ]
+    summary = {"samples": 24, "classes": classes}
+    (reviewed / "audit" / "summary.json").write_text(json.dumps(summary))
     assert josrc("apply", reviewed, "--auto", "0.55", "--out", out, "--overwrite") == 0
     assert names[4] not in labels(reviewed)
     assert names[0] in labels(reviewed)
+    assert "Of the images labelled 'cat' 83 % look wrong" in capsys.readouterr().out
 
 
 def test_verdicts_may_relabel_and_leave_removals_to_people(

@@ -28,6 +28,8 @@ from josrc.errors import UserError, reason
 PREFIX = "ledger."
 # A class is odd with so many samples, this share of them flagged, so many times that of the others.
 ODD_SAMPLES, ODD_RATE, ODD_RATIO = 10, 0.5, 2
+# Verdicts after fewer epochs come with a warning.
+ENOUGH = 10
 # Estimates of the noise that differ by more are told both.
 WIDE = 0.1
 
@@ -123,7 +125,10 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
         f"Verdicts: {counts['clean']:,} clean, {counts['mislabelled']:,} mislabelled, "
         f"{counts['out_of_distribution']:,} out of distribution: {folder / 'verdicts.csv'}"
     )
-    span = noise_span(summary)
+    seen, span = summary["visits"], noise_span(summary)
+    if seen < ENOUGH:
+        times = "once" if seen == 1 else f"{seen} times"
+        found += f"\nTrain longer before you trust them: each image was seen {times}."
     if span is None:
         return found
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from josrc.audit.files import TITLES
+from josrc.audit.folder import odd_class
 from josrc.config import RunConfig
 from josrc.data.noise import CLEAN
 from josrc.engine.runfolder import RunFolder
@@ -190,10 +192,17 @@ def apply_run(
         console,
         f"Wrote {out}: {tally.labels.total():,} images{tested}.\n"
         f"{tally.sentences(source.closed_names)}{tally.left(path)}"
-        f"{'' if auto is None else tally.offers(auto)}{changed}\n"
+        f"{'' if auto is None else tally.offers(auto) + _warning(folder)}{changed}\n"
         f"Every change: {changes}\nTrain again: {again}",
     )
     return tally
+
+
+def _warning(folder: RunFolder) -> str:
+    """What the verdicts came with: the class that they are the least to be trusted on."""
+    summary = folder.audit / "summary.json"
+    odd = odd_class(json.loads(summary.read_text("utf-8"))) if summary.is_file() else None
+    return f"\n{odd}" if odd else ""
 
 
 def read_decisions(audit: Path) -> dict[int, tuple[str, Decision]]:
