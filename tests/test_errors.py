@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,32 @@ def test_no_word_at_all_is_answered_with_help(capsys: pytest.CaptureFixture[str]
         captured = capsys.readouterr()
         assert "Usage: josrc" in captured.out
         assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "content"),
+    [
+        ("summary.json", "predict", b"[1, 2"),
+        ("summary.json", "resume", b"\xff\xfe"),
+        ("noise.npz", "audit", b"[1, 2"),
+        ("metrics.csv", "report", b"\xff\xfe"),
+        ("skipped.csv", "audit", b"junk\n1\n"),
+        ("audit/summary.json", "report", b""),
+        ("audit/duplicates.csv", "report", b"junk\n1\n"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_named(
+    finished: Path,
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    command: str,
+    content: bytes,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / name).write_bytes(content)
+    more = [pictures, "--out", tmp_path / "p.csv"] if command == "predict" else []
+    assert josrc(command, run, *more) == 2
+    assert f"{run / name} is damaged: " in " ".join(said(capsys).split())

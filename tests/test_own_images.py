@@ -212,6 +212,19 @@ def test_a_noise_file_for_own_images(digits: Path, tmp_path: Path) -> None:
             assert np.array_equal(written[name], used[name])
 
 
+def test_a_noise_file_for_a_manifest_that_needs_explaining(digits: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_text("no picture")
+    paths = [*sorted(digits.rglob("*.png"))[:6], tmp_path / "broken.png"]
+    lines = [f"{path},{'even' if i % 2 else 'odd'}" for i, path in enumerate(paths)]
+    (tmp_path / "m.csv").write_text("\n".join(["where,what", *lines]))
+    columns = ["--path-column", "where", "--label-column", "what", "--allow-outside"]
+    arguments = ["noise", tmp_path / "m.csv", *columns, "--out", tmp_path / "n.npz"]
+    assert josrc(*arguments) == 2
+    assert josrc(*arguments, "--allow-skipped") == 0
+    with np.load(tmp_path / "n.npz") as written:
+        assert len(written["given"]) == 6
+
+
 def test_labels_are_not_given_to_other_images(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,8 @@ from josrc.cli_options import (
     Device,
     Engine,
     LabelColumn,
+    MayBeOutside,
+    MaySkip,
     MovedTo,
     PathColumn,
     RunArgument,
@@ -109,12 +111,8 @@ def train(
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
-    allow_outside: Annotated[
-        bool | None, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
-    ] = None,
-    allow_skipped: Annotated[
-        bool | None, typer.Option("--allow-skipped", help="Train even if over 5 % can't be read.")
-    ] = None,
+    allow_outside: MayBeOutside = None,
+    allow_skipped: MaySkip = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that decode images; one a core.")
     ] = None,
@@ -291,6 +289,10 @@ def noise(
     rate: Rate = None,
     noise_seed: NoiseSeed = None,
     data_root: DataRoot = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    allow_outside: MayBeOutside = None,
+    allow_skipped: MaySkip = None,
 ) -> None:
     """Write a noise file without training: arrays given, true and kind.
 
@@ -303,7 +305,17 @@ def noise(
 
     if out.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {out} does not.")
-    settings = configure(data, noise=noise, rate=rate, noise_seed=noise_seed, data_root=data_root)
+    settings = configure(
+        data,
+        noise=noise,
+        rate=rate,
+        noise_seed=noise_seed,
+        data_root=data_root,
+        path_column=path_column,
+        label_column=label_column,
+        allow_outside=allow_outside,
+        allow_skipped=allow_skipped,
+    )
     source = load_source(settings.data)
     if in_files(source):
         source = prepared(source, settings, _console())

@@ -2,11 +2,15 @@
 
 import csv
 import errno
+import json
 import os
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from josrc.errors import UserError
 
 
 @contextmanager
@@ -18,6 +22,24 @@ def named(path: Path) -> Iterator[None]:
         if error.errno is not None and error.filename in (None, str(partial_of(path))):
             error.filename = str(path)
         raise
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Content that makes no sense becomes an error that names the file."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        lacking = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{path} is damaged: {lacking}") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What a JSON file holds."""
+    with readable(path):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 PARTIAL = ".partial"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
+from josrc.files import read_json
 from josrc.judged import held_out_answers, report
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
@@ -123,7 +123,7 @@ class Run:
     def audit(self) -> dict[str, Any] | None:
         """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
         file = RunFolder(self.path).audit / "summary.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        return read_json(file) if file.is_file() else None
 
     @property
     def model(self) -> nn.Module:

@@ -12,7 +12,7 @@ from josrc.audit.files import TITLES
 from josrc.audit.gallery import clipped
 from josrc.audit.verdicts import Vector
 from josrc.data.copies import PARTS, Copy, tally
-from josrc.files import write_csv
+from josrc.files import readable, write_csv
 
 DUPLICATES = "duplicates.csv"
 
@@ -26,7 +26,10 @@ def read_copies(path: Path) -> Iterator[Copy]:
     """The lines of a file; none if a run has no such file."""
     if not path.is_file():
         return
-    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+    with (
+        readable(path),
+        path.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         lines = csv.reader(file)
         next(lines, None)
         for group, part, row, name, label, verdict in lines:

@@ -29,7 +29,7 @@ from josrc.data.noise import Labels
 from josrc.data.source import Source
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
-from josrc.files import write_text
+from josrc.files import read_json, write_text
 
 NAME = "report.html"
 # Images that a report shows.
@@ -195,5 +195,4 @@ def _audit_summary(folder: RunFolder) -> dict[str, Any]:
     path = folder.audit / "summary.json"
     if not path.is_file():
         raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
-    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return summary
+    return read_json(path)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from josrc.data.noise import Labels
 from josrc.errors import UserError, reason
-from josrc.files import replacing
+from josrc.files import readable, replacing
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
 COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
@@ -65,13 +65,15 @@ def check_ids(path: Path, ids: str | None) -> None:
 
 def read_given(path: Path) -> Labels:
     """The given labels of a run's noise file."""
-    labels: Labels = _read_npz(path, ())[0]
+    with readable(path):
+        labels: Labels = _read_npz(path, ())[0]
     return labels
 
 
 def read_truth(path: Path) -> Labels | None:
     """The true labels of a noise file that can be read; none where it holds none."""
-    return _read_npz(path, ())[1] if path.suffix.lower() == ".npz" else None
+    with readable(path):
+        return _read_npz(path, ())[1] if path.suffix.lower() == ".npz" else None
 
 
 def read_label_file(

@@ -27,7 +27,7 @@ from josrc.engine.device import device_name
 from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import FolderInUseError, UserError
-from josrc.files import named, write_csv, write_text
+from josrc.files import named, read_json, readable, write_csv, write_text
 from josrc.resolution import load_run_config
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
@@ -95,7 +95,10 @@ class RunFolder:
         """Paths of the files that gave no image."""
         if not self.skipped.is_file():
             raise UserError(f"{self.skipped} is missing: which files the run uses can't be told.")
-        with self.skipped.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        with (
+            readable(self.skipped),
+            self.skipped.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+        ):
             return [row["path"] for row in csv.DictReader(file)]
 
     def foreign_files(self) -> list[str]:
@@ -141,7 +144,7 @@ class RunFolder:
 
     def read_metrics(self) -> list[Row]:
         """The table so far; empty cells are none."""
-        with self.metrics.open(newline="", encoding="utf-8") as file:
+        with readable(self.metrics), self.metrics.open(newline="", encoding="utf-8") as file:
             return [
                 {key: float(cell) if cell else None for key, cell in row.items()}
                 for row in csv.DictReader(file)
@@ -153,8 +156,7 @@ class RunFolder:
 
     def read_summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
-        summary: dict[str, Any] = json.loads(self.summary.read_text(encoding="utf-8"))
-        return summary
+        return read_json(self.summary)
 
 
 def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections import Counter
@@ -19,6 +18,7 @@ from josrc.config import RunConfig
 from josrc.data.noise import CLEAN
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
+from josrc.files import read_json
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
 from josrc.review.index import read_verdicts
 from josrc.review.store import Decision, Store, accepted
@@ -201,7 +201,7 @@ def apply_run(
 def _warning(folder: RunFolder) -> str:
     """What the verdicts came with: the class that they are the least to be trusted on."""
     summary = folder.audit / "summary.json"
-    odd = odd_class(json.loads(summary.read_text("utf-8"))) if summary.is_file() else None
+    odd = odd_class(read_json(summary)) if summary.is_file() else None
     return f"\n{odd}" if odd else ""
 
 
