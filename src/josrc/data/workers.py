@@ -23,6 +23,8 @@ MOST_WORKERS = 16
 ALONE = 64
 # Groups that each process decodes ahead.
 PREFETCHED = 2
+# What asks a training to stop.
+STOPS = (signal.SIGINT, signal.SIGTERM)
 # Places of images in their data set that could not be decoded, and why.
 Faults = list[tuple[int, str]]
 
@@ -131,7 +133,12 @@ class DecodingPool:
     def decode(self, groups: Sequence[Index]) -> Iterator[Decoded]:
         """Each group in its turn; an unfinished walk before this one is given up."""
         self.groups.groups = groups
-        return iter(self.loader)
+        # A worker is born with signals held back, until it is one that they don't reach.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            return iter(self.loader)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def default_workers(images: int) -> int:
@@ -155,5 +162,7 @@ def _start_worker(number: int) -> None:
     with all of its group.
     """
     os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_IGN)  # one that came before is forgotten
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
