@@ -275,6 +275,7 @@ def test_the_plain_recipe_is_that_of_the_published_codes(
     assert run.optimizer.decay_start == decay_start
     assert run.optimizer.at(decay_start - 1, 200) == (1e-3, 0.9)
     assert run.optimizer.at(190, 200) == (pytest.approx(1e-2 / (200 - decay_start)), 0.1)
+    assert getattr(run.method, "double_softmax", False) == (method == "coteaching-plus")
 
 
 @pytest.mark.parametrize("recipe", recipe_names())

@@ -32,8 +32,8 @@ class CoteachingPlusSettings(SmallLossSettings):
     warm_up: int = phase(5, description="epochs of plain Co-teaching before disagreement counts")
     # The code gives softmax outputs p to a cross-entropy that takes the softmax again, once the
     # warm-up is over. That is nearly the loss 1 - p[y]: a label weighs as much as the network
-    # believes it, and wrong ones are hardly learned. The paper means the plain cross-entropy; the
-    # published numbers may come from the code.
+    # believes it, and wrong ones are hardly learned. The paper means the plain cross-entropy; its
+    # numbers are reached with the code's.
     double_softmax: bool = Field(False, description="take the softmax twice after the warm-up")
 
 
