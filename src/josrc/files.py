@@ -4,13 +4,30 @@ import csv
 import errno
 import json
 import os
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from josrc.errors import UserError
+from josrc.errors import UserError, reason
+
+# What readers of JSON, CSV, arrays and archives raise on content that makes no sense.
+NONSENSE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    csv.Error,
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+)
+# The same, and what the system raises on a file that it does not give.
+UNREADABLE = (*NONSENSE, OSError)
 
 
 @contextmanager
@@ -25,15 +42,19 @@ def named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Content that makes no sense becomes an error that names the file."""
+def readable(
+    path: Path, complaint: str = "is damaged", kinds: tuple[type[Exception], ...] = NONSENSE
+) -> Iterator[None]:
+    """What goes wrong in reading a file becomes an error that names it."""
     try:
         yield
     except UserError:
         raise
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        lacking = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{path} is damaged: {lacking}") from None
+    except kinds as error:
+        # numpy's KeyError holds no key but a sentence.
+        key = isinstance(error, KeyError) and str(error.args[0]).isidentifier()
+        why = f"it lacks {error}" if key else reason(error)
+        raise UserError(f"{path} {complaint}: {why}") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

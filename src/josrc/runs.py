@@ -33,7 +33,6 @@ from josrc.engine.metrics import Row
 from josrc.engine.runfolder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
-from josrc.files import read_json
 from josrc.judged import held_out_answers, report
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
@@ -122,8 +121,7 @@ class Run:
     @property
     def audit(self) -> dict[str, Any] | None:
         """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
-        file = RunFolder(self.path).audit / "summary.json"
-        return read_json(file) if file.is_file() else None
+        return RunFolder(self.path).read_audit()
 
     @property
     def model(self) -> nn.Module:

@@ -16,7 +16,7 @@ from josrc.data.record import Changes, compare, read_record, relabelled_in
 from josrc.data.table import TRAIN, VAL, Builder, Table, read_table
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
-from josrc.files import read_json, seen_from
+from josrc.files import seen_from
 from josrc.review.index import read_verdicts
 
 
@@ -96,10 +96,9 @@ def _of_verdicts(folder: RunFolder, before: Path | None, home: Path) -> Table:
     for name, path, given, *_ in read_verdicts(folder.audit / "verdicts.csv"):
         found.add(seen_from(before, path) if before else path, given, name, TRAIN)
     table = found.table(home)
-    summary = folder.audit / "summary.json"
-    names = table.class_names
-    if summary.is_file():  # it also names classes that no label is of
-        known = [entry["class"] for entry in read_json(summary)["classes"]]
+    summary, names = folder.read_audit(), table.class_names
+    if summary is not None:  # it also names classes that no label is of
+        known = [entry["class"] for entry in summary["classes"]]
         names = list(dict.fromkeys([*known, *names]))
     number = np.array([names.index(name) for name in table.class_names], dtype=np.int64)
     trained = len(read_given(folder.noise)) if folder.noise.is_file() else len(table.ids)

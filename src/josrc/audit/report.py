@@ -29,7 +29,7 @@ from josrc.data.noise import Labels
 from josrc.data.source import Source
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
-from josrc.files import read_json, write_text
+from josrc.files import write_text
 
 NAME = "report.html"
 # Images that a report shows.
@@ -192,7 +192,7 @@ def policy(style: str, script: str) -> str:
 
 
 def _audit_summary(folder: RunFolder) -> dict[str, Any]:
-    path = folder.audit / "summary.json"
-    if not path.is_file():
+    summary = folder.read_audit()
+    if summary is None:
         raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
-    return read_json(path)
+    return summary

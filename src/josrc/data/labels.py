@@ -2,9 +2,7 @@
 
 import csv
 import re
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,23 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.data.noise import Labels
-from josrc.errors import UserError, reason
-from josrc.files import readable, replacing
+from josrc.errors import UserError
+from josrc.files import UNREADABLE, readable, replacing
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
 COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
 PLACES = ("id", "index")
-# What numpy, zip and csv raise on damaged files.
-UNREADABLE = (
-    ValueError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    csv.Error,
-    zipfile.BadZipFile,
-    zlib.error,
-    tokenize.TokenError,
-)
 
 
 def write_noise_file(
@@ -93,10 +80,8 @@ def read_label_file(
     readers = {".npz": _read_npz, ".npy": _read_npy, ".csv": _read_csv}
     if suffix not in readers:
         raise UserError(f"{path}: labels are read from .npz, .npy and .csv files, not '{suffix}'.")
-    try:
+    with readable(path, "can't be read as labels", UNREADABLE):
         values, file_true = readers[suffix](path, class_names)
-    except UNREADABLE as error:
-        raise UserError(f"{path} can't be read as labels: {reason(error)}") from None
     length = samples if true is None else len(true)
     given = _checked(path, values, len(values) if length is None else length, len(class_names))
     if true is not None and file_true is not None and not np.array_equal(file_true, true):

@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.data.files import ImageFiles, Index, Strings
-from josrc.data.labels import UNREADABLE
 from josrc.data.source import Source
 from josrc.data.table import TEST, TRAIN, VAL, Table
-from josrc.errors import UserError, reason
-from josrc.files import replacing
+from josrc.files import UNREADABLE, readable, replacing
 
 # Names that are told of many.
 EXAMPLES = 3
@@ -54,15 +52,16 @@ def _names(source: Source) -> Iterable[str]:
 
 def read_record(path: Path, root: Path) -> Table:
     """The samples of a run, training samples first; their paths begin at ``root``."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            ids, names, classes = (
-                Strings(arrays[key].tobytes(), arrays[f"{key}_ends"])
-                for key in ("ids", "names", "classes")
-            )
-            labels, split = arrays["labels"], arrays["split"]
-    except (*UNREADABLE, KeyError) as error:
-        raise UserError(f"{path} can't be read: {reason(error)}") from None
+    with (
+        readable(path, "can't be read", UNREADABLE),
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):
+        ids, names, classes = (
+            Strings(arrays[key].tobytes(), arrays[f"{key}_ends"])
+            for key in ("ids", "names", "classes")
+        )
+        labels, split = arrays["labels"], arrays["split"]
     return Table(ImageFiles(names, root), labels, list(classes), ids, split)
 
 

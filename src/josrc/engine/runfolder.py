@@ -158,6 +158,11 @@ class RunFolder:
         """The summary of a finished run."""
         return read_json(self.summary)
 
+    def read_audit(self) -> dict[str, Any] | None:
+        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
+        file = self.audit / "summary.json"
+        return read_json(file) if file.is_file() else None
+
 
 def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
     """A folder for a new run. It is only looked at: nothing is deleted before the run can begin."""

@@ -18,7 +18,6 @@ from josrc.config import RunConfig
 from josrc.data.noise import CLEAN
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
-from josrc.files import read_json
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
 from josrc.review.index import read_verdicts
 from josrc.review.store import Decision, Store, accepted
@@ -200,8 +199,8 @@ def apply_run(
 
 def _warning(folder: RunFolder) -> str:
     """What the verdicts came with: the class that they are the least to be trusted on."""
-    summary = folder.audit / "summary.json"
-    odd = odd_class(read_json(summary)) if summary.is_file() else None
+    summary = folder.read_audit()
+    odd = None if summary is None else odd_class(summary)
     return f"\n{odd}" if odd else ""
 
 
