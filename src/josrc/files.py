@@ -14,6 +14,8 @@ from typing import Any
 
 from josrc.errors import UserError, reason
 
+# What the name of a file that is not complete ends with.
+PARTIAL = ".partial"
 # What readers of JSON, CSV, arrays and archives raise on content that makes no sense.
 NONSENSE = (
     ValueError,
@@ -63,9 +65,6 @@ def read_json(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-PARTIAL = ".partial"
-
-
 def partial_of(path: Path) -> Path:
     """What a file is called until it is complete."""
     return path.with_name(f"{path.name}{PARTIAL}")
@@ -107,7 +106,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def replacing_csv(path: Path) -> Iterator[Callable[[Iterable[Sequence[Any]]], None]]:
+def replacing_csv(
+    path: Path, line_end: str = "\r\n"
+) -> Iterator[Callable[[Iterable[Sequence[Any]]], None]]:
     """What writes rows of a CSV file, which takes its place when it is complete.
 
     File names are bytes to a system, and some are no UTF-8: they are written as they are.
@@ -116,10 +117,10 @@ def replacing_csv(path: Path) -> Iterator[Callable[[Iterable[Sequence[Any]]], No
         replacing(path) as partial,
         partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
     ):
-        yield csv.writer(file).writerows
+        yield csv.writer(file, lineterminator=line_end).writerows
 
 
-def write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: Path, rows: Iterable[Sequence[Any]], line_end: str = "\r\n") -> None:
     """Write a CSV file whole."""
-    with replacing_csv(path) as write:
+    with replacing_csv(path, line_end) as write:
         write(rows)

@@ -1,46 +1,16 @@
-"""Hand-made results for tables and figures: nothing here trains."""
+"""What the tests of the bench share."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PutResult = Callable[..., Path]
+from bench_results import PutResult, put
 
 
 @pytest.fixture
 def put_result(tmp_path: Path) -> PutResult:
     """Writes ``tmp_path/PLACE/seed-SEED.json``; keywords change what is in it."""
-
-    def put(place: str, seed: int = 0, **changes: Any) -> Path:
-        *_, cell, method, folder = place.split("/")
-        data, noise, rate = cell.rsplit("-", 2)
-        recipe, _, variant = folder.partition("-")
-        result: dict[str, Any] = {
-            "method": method,
-            "variant": variant or None,
-            "recipe": recipe,
-            "data": data,
-            "noise": noise,
-            "rate": float(rate),
-            "epochs": 200,
-            "last10_mean": 50.0,
-            "best": 51.0,
-            "best_epoch": 3,
-            "final": 50.0,
-            "seed": seed,
-            "seconds_total": 100.0,
-            "device": "a device",
-            "versions": {"torch": "2.11"},
-            "metrics": {},
-        }
-        path = tmp_path / place / f"seed-{seed}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result | changes))
-        return path
-
-    return put
+    return partial(put, tmp_path)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from bench_results import PutResult
 from josrc.bench.figures import figures_of, lines_of, missing, write_figure
 from josrc.bench.render import render, show, write_results
 from josrc.bench.results import load_results
 from josrc.bench.tables import FOLDERS
 from josrc.errors import UserError
 
-PutResult = Callable[..., Path]
 SYM20 = "table2/cifar80n-o-symmetric-0.2"
 
 

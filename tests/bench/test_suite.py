@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from bench_results import PutResult
 from josrc import runs
 from josrc.bench import plan
 from josrc.bench import suite as suite_module
@@ -22,8 +22,6 @@ from josrc.config import RunConfig
 from josrc.engine.runfolder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
-
-PutResult = Callable[..., Path]
 
 
 def run(tmp_path: Path, **changes: object) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -15,7 +13,7 @@ from josrc.bench.paper import CELLS, SYM20, TABLES, Cell
 from josrc.bench.plan import RECIPES, SUITES, Entry
 from josrc.bench.results import Result, Results
 from josrc.bench.tables import recipes_of, runs_of
-from josrc.files import write_text
+from josrc.files import write_csv
 from josrc.plots import create_figure, save_figure
 
 # Okabe and Ito's palette, which colour-blind people can tell apart; Jo-SRC has the strongest.
@@ -142,24 +140,21 @@ def lines_of(figure: Figure, panel: Panel, results: Results) -> list[Line]:
 def write_figure(figure: Figure, results: Results, folder: Path) -> None:
     """Write ``NAME.png`` and ``NAME.csv``."""
     drawn = {panel: lines_of(figure, panel, results) for panel in figure.panels}
-    write_text(folder / f"{figure.name}.csv", _csv(figure, drawn))
+    write_csv(folder / f"{figure.name}.csv", _rows(figure, drawn), line_end="\n")
     _draw(figure, drawn, folder / f"{figure.name}.png")
 
 
-def _csv(figure: Figure, drawn: Drawn) -> str:
+def _rows(figure: Figure, drawn: Drawn) -> Iterator[Sequence[Any]]:
     """A line a point; a method without any has one line with its number of runs."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
+    yield CSV_HEADER
     for panel, lines in drawn.items():
         for entry, count, points in lines:
             start = (panel.key, entry.method, figure.recipe)
             for epoch, mean, std, runs in points:
                 spread = "" if std is None else f"{std:.4f}"
-                writer.writerow((*start, epoch, f"{mean:.4f}", spread, runs))
+                yield (*start, epoch, f"{mean:.4f}", spread, runs)
             if not points:
-                writer.writerow((*start, "", "", "", count))
-    return text.getvalue()
+                yield (*start, "", "", "", count)
 
 
 def _draw(figure: Figure, drawn: Drawn, path: Path) -> None:

@@ -59,14 +59,13 @@ class _Kept(BaseModel):
     def lies_at(self, name: Path) -> bool:
         """Whether its place, SUITE/DATA-NOISE-RATE/METHOD/RECIPE/seed-K.json, is its own."""
         noise = "asymmetric" if self.noise == "block" else self.noise or "none"
-        cell = f"{self.data}-{Cell(noise, self.rate or 0).key}"
+        cell = Cell(noise, self.rate or 0)
         method, recipes = self._names()
-        return (
-            len(name.parts) == 5
-            and name.parts[1:3] == (cell, method)
-            and name.parts[3] in recipes
-            and name.name == f"seed-{self.seed}.json"
-        )
+        places = [
+            ResultKey(name.parts[0], self.data, cell, method, recipe, self.seed).path
+            for recipe in recipes
+        ]
+        return len(name.parts) == 5 and name in places
 
 
 class Result(_Kept):

@@ -27,7 +27,7 @@ from josrc.engine.device import device_name
 from josrc.engine.distributed import world
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import FolderInUseError, UserError
-from josrc.files import named, read_json, readable, write_csv, write_text
+from josrc.files import PARTIAL, named, read_json, readable, write_csv, write_text
 from josrc.resolution import load_run_config
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
@@ -103,7 +103,7 @@ class RunFolder:
 
     def foreign_files(self) -> list[str]:
         """Names in the folder that no run writes."""
-        names = (path.name.removesuffix(".partial") for path in self.path.iterdir())
+        names = (path.name.removesuffix(PARTIAL) for path in self.path.iterdir())
         return sorted(set(names) - OWN_NAMES)
 
     def clear(self) -> None:
@@ -111,7 +111,7 @@ class RunFolder:
         for path in self.path.iterdir():
             if path.is_dir() and path.name in OWN_NAMES:
                 shutil.rmtree(path)
-            elif path.name.removesuffix(".partial") in OWN_NAMES - {".lock"}:
+            elif path.name.removesuffix(PARTIAL) in OWN_NAMES - {".lock"}:
                 path.unlink()
 
     @contextmanager
