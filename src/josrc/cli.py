@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from josrc import __version__
+from josrc.cli_audit import app as audit_commands
+from josrc.cli_audit import verdict_lines
 from josrc.cli_bench import app as bench_commands
 from josrc.cli_lists import app as list_commands
 from josrc.cli_model import app as model_commands
@@ -111,8 +112,8 @@ def train(
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
-    allow_outside: MayBeOutside = None,
-    allow_skipped: MaySkip = None,
+    allow_outside: MayBeOutside = False,
+    allow_skipped: MaySkip = False,
     workers: Annotated[
         int | None, typer.Option(help="Processes that decode images; one a core.")
     ] = None,
@@ -164,8 +165,8 @@ def train(
         val=val,
         path_column=path_column,
         label_column=label_column,
-        allow_outside=allow_outside,
-        allow_skipped=allow_skipped,
+        allow_outside=allow_outside or None,  # without the flag as configured
+        allow_skipped=allow_skipped or None,
         workers=workers,
         log=names(log) or None,
     )
@@ -189,96 +190,8 @@ def resume(
     _report(resume_run(run, data_root=data_root, device=device, quiet=quiet), console)
 
 
-@app.command()
-def audit(
-    run: RunArgument,
-    noise_rate: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Share of wrong labels, if you know it: 0.05, say."),
-    ] = None,
-    ood_rate: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Share of images of no class, if you know it: 0 for none."),
-    ] = None,
-    data_root: MovedTo = None,
-) -> None:
-    """Write a verdict on every sample of a run, and the report, into its folder audit."""
-    from josrc.audit.folder import odd_class, verdict_line
-    from josrc.judged import audit as audit_run
-    from josrc.terminal import say
-
-    tell = partial(say, _console())
-    summary = audit_run(
-        run, noise_rate=noise_rate, ood_rate=ood_rate, data_root=data_root, tell=tell
-    )
-    folder = run / "audit"
-    tell(verdict_line(summary, folder))
-    odd = odd_class(summary)
-    if odd:
-        tell(odd)
-    if (folder / "report.html").is_file():
-        tell(f"Report: {folder / 'report.html'}")
-    if (folder / "decisions.sqlite").is_file():
-        tell("A review that is open shows the verdicts of before: start it again.")
-
-
-@app.command()
-def report(run: RunArgument, data_root: MovedTo = None) -> None:
-    """Write the report of a run again: audit/report.html, one file that opens in any browser."""
-    from josrc.judged import report as write_report
-    from josrc.terminal import say
-
-    tell = partial(say, _console())
-    path = write_report(run, data_root=data_root, tell=tell)
-    tell(f"Report: {path} ({path.stat().st_size / 1e6:.1f} MB)")
-
-
-@app.command()
-def review(
-    run: RunArgument,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
-    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    data_root: MovedTo = None,
-) -> None:
-    """Look at the verdicts on a run in a browser, and decide: a page on this machine alone."""
-    from josrc.review.server import serve
-
-    serve(run, port=port, data_root=data_root, browser=browser, console=_console())
-
-
-@app.command("apply")
-def apply_command(
-    run: RunArgument,
-    out: Annotated[Path, typer.Option(help="A CSV; with --copy or --link a folder.")],
-    auto: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Also follow verdicts that are at least this sure."),
-    ] = None,
-    auto_remove: Annotated[
-        bool, typer.Option(help="May --auto remove images too, or only relabel them?")
-    ] = True,
-    copy: Annotated[bool, typer.Option("--copy", help="Write a folder of copied images.")] = False,
-    link: Annotated[
-        Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace what apply wrote before.")] = False,
-    data_root: MovedTo = None,
-) -> None:
-    """Write the corrected data set: from decisions, and with --auto from verdicts."""
-    from josrc.review.apply import apply_run
-
-    if copy and link:
-        raise UserError("Copies or links: give --copy or --link, not both.")
-    apply_run(
-        run,
-        out,
-        auto=auto,
-        auto_remove=auto_remove,
-        way="copy" if copy else link,
-        overwrite=overwrite,
-        data_root=data_root,
-        console=_console(),
-    )
+# Behind resume: add_typer would list them after all commands of this file.
+app.registered_commands += audit_commands.registered_commands
 
 
 @app.command()
@@ -291,8 +204,8 @@ def noise(
     data_root: DataRoot = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
-    allow_outside: MayBeOutside = None,
-    allow_skipped: MaySkip = None,
+    allow_outside: MayBeOutside = False,
+    allow_skipped: MaySkip = False,
 ) -> None:
     """Write a noise file without training: arrays given, true and kind.
 
@@ -313,8 +226,8 @@ def noise(
         data_root=data_root,
         path_column=path_column,
         label_column=label_column,
-        allow_outside=allow_outside,
-        allow_skipped=allow_skipped,
+        allow_outside=allow_outside or None,
+        allow_skipped=allow_skipped or None,
     )
     source = load_source(settings.data)
     if in_files(source):
@@ -341,21 +254,12 @@ def _console(quiet: bool = False) -> Console:
 
 
 def _report(run: Run, console: Console) -> None:
-    from josrc.audit.folder import odd_class, verdict_line
     from josrc.engine.health import ended_badly
     from josrc.terminal import say
 
     if console.quiet:
         return
-    summary, audit = run.summary, run.audit
-    warning, report = ended_badly(summary), run.path / "audit" / "report.html"
-    verdicts = f"{warning}\n" if warning else ""
-    if audit:
-        verdicts += f"{verdict_line(audit, run.path / 'audit')}\n"
-        odd = odd_class(audit)
-        verdicts += f"{odd}\n" if odd else ""
-    if report.is_file():
-        verdicts += f"Report: {report}\n"
+    summary = run.summary
     if summary.get("val_chosen") is not None:
         result = (
             f"Test accuracy {summary['val_chosen']:.2f} % in epoch {summary['best_epoch']}, which "
@@ -375,10 +279,13 @@ def _report(run: Run, console: Console) -> None:
         )
     else:
         result = "Trained. Without --test there is no accuracy to report"
-    say(
-        console,
-        f"{result}, {summary['seconds_total']:.0f} s.\n{verdicts}Run folder: {run.path}",
-    )
+    lines = [
+        f"{result}, {summary['seconds_total']:.0f} s.",
+        ended_badly(summary),
+        *verdict_lines(run.path / "audit", run.audit),
+        f"Run folder: {run.path}",
+    ]
+    say(console, "\n".join(filter(None, lines)))
 
 
 def main(arguments: list[str] | None = None) -> Any:

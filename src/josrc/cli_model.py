@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from josrc.cli_options import (
-    AllowOutside,
     DataRoot,
     Device,
     LabelColumn,
     Last,
+    MayBeOutside,
     PathColumn,
     Quiet,
     RunArgument,
@@ -35,7 +35,7 @@ def predict(
     top_k: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
     last: Last = False,
     path_column: PathColumn = None,
-    allow_outside: AllowOutside = False,
+    allow_outside: MayBeOutside = False,
     workers: Workers = None,
     device: Device = None,
     quiet: Quiet = False,
@@ -76,7 +76,7 @@ def evaluate(
     data_root: DataRoot = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
-    allow_outside: AllowOutside = False,
+    allow_outside: MayBeOutside = False,
     workers: Workers = None,
     device: Device = None,
     quiet: Quiet = False,
@@ -170,7 +170,7 @@ def doctor_data(
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
-    allow_outside: AllowOutside = False,
+    allow_outside: MayBeOutside = False,
 ) -> None:
     """Check the files of a data set: published md5 sums, or every image decoded once."""
     from josrc.doctor import check_data

@@ -27,13 +27,10 @@ Workers = Annotated[
 PathColumn = Annotated[str | None, typer.Option(help="Manifest: the paths' column.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Manifest: the labels' column.")]
 MayBeOutside = Annotated[
-    bool | None, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
+    bool, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
 ]
 MaySkip = Annotated[
-    bool | None, typer.Option("--allow-skipped", help="Go on even if over 5 % can't be read.")
-]
-AllowOutside = Annotated[
-    bool, typer.Option("--allow-outside", help="Manifest: may name files anywhere.")
+    bool, typer.Option("--allow-skipped", help="Go on even if over 5 % can't be read.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
