@@ -14,6 +14,11 @@ from josrc.errors import UserError
 
 app = typer.Typer()
 
+DecisionsOf = Annotated[
+    Path | None,
+    typer.Option(metavar="RUN", help="Take over decisions on an earlier run, by samples' ids."),
+]
+
 
 @app.command()
 def audit(
@@ -58,13 +63,21 @@ def review(
     run: RunArgument,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    decisions_of: DecisionsOf = None,
     data_root: MovedTo = None,
 ) -> None:
     """Look at the verdicts on a run in a browser, and decide: a page on this machine alone."""
     from josrc.review.server import serve
     from josrc.terminal import Terminal
 
-    serve(run, port=port, data_root=data_root, browser=browser, console=Terminal())
+    serve(
+        run,
+        port=port,
+        decisions_of=decisions_of,
+        data_root=data_root,
+        browser=browser,
+        console=Terminal(),
+    )
 
 
 @app.command("apply")
@@ -83,6 +96,7 @@ def apply_command(
         Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what apply wrote before.")] = False,
+    decisions_of: DecisionsOf = None,
     data_root: MovedTo = None,
 ) -> None:
     """Write the corrected data set: from decisions, and with --auto from verdicts."""
@@ -98,6 +112,7 @@ def apply_command(
         auto_remove=auto_remove,
         way="copy" if copy else link,
         overwrite=overwrite,
+        decisions_of=decisions_of,
         data_root=data_root,
         console=Terminal(),
     )

@@ -61,8 +61,8 @@ def test_decisions_become_a_manifest_that_trains(
 
 
 def command_of(said: str) -> list[str]:
-    """The command that ``josrc apply`` ends with, as a shell would read it."""
-    return shlex.split(said.partition("Train again: josrc ")[2])
+    """The command that ``josrc apply`` prints, as a shell would read it."""
+    return shlex.split(said.partition("Train again: josrc ")[2].partition("\nLater, ")[0])
 
 
 def sections(run: Path) -> dict[str, Any]:

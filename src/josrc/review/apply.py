@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,8 +19,9 @@ from josrc.data.noise import CLEAN
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
+from josrc.review.earlier import earlier_decisions
 from josrc.review.index import read_verdicts
-from josrc.review.store import Decision, Store, accepted
+from josrc.review.store import Decided, Decision, Store, accepted
 from josrc.terminal import say
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def apply_run(
     auto_remove: bool = True,
     way: Way | None = None,
     overwrite: bool = False,
+    decisions_of: Path | None = None,
     data_root: Path | None = None,
     console: Console,
 ) -> Tally:
@@ -140,6 +142,7 @@ def apply_run(
         auto_remove: they may also remove samples.
         way: how images get into the folder: by copy, hard or symbolic link.
         overwrite: replace what an earlier ``apply`` wrote there.
+        decisions_of: an earlier run, whose decisions count where there is none on this one.
         data_root: where the data is now, if it has moved.
         console: where the counts are told.
     """
@@ -156,7 +159,7 @@ def apply_run(
     folder, config, source = opened.folder, opened.config, opened.source
     check_place(config)
     opened.check_images()
-    decided = read_decisions(folder.audit)
+    decided, taken = read_decisions(folder.audit, decisions_of, source.closed_names)
     if not decided and auto is None:
         raise UserError(
             f"Nobody has decided on anything in {path} yet. Look at its verdicts: josrc review "
@@ -186,13 +189,14 @@ def apply_run(
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
     tests = 0 if source.test_images is None or not new else len(source.test_images)
     tested = f" and {tests:,} test images" if tests else ""
+    later = _later(path) if decided and way is None else ""
     changed = f"\n{opened.changes.told()} {LEFT_OUT}" if opened.changes else ""
     say(
         console,
-        f"Wrote {out}: {tally.labels.total():,} images{tested}.\n"
+        f"{taken}Wrote {out}: {tally.labels.total():,} images{tested}.\n"
         f"{tally.sentences(source.closed_names)}{tally.left(path)}"
         f"{'' if auto is None else tally.offers(auto) + _warning(folder)}{changed}\n"
-        f"Every change: {changes}\nTrain again: {again}",
+        f"Every change: {changes}\nTrain again: {again}{later}",
     )
     return tally
 
@@ -204,20 +208,33 @@ def _warning(folder: RunFolder) -> str:
     return f"\n{odd}" if odd else ""
 
 
-def read_decisions(audit: Path) -> dict[int, tuple[str, Decision]]:
-    """What people decided on a run: of every row the sample's id and the decision."""
-    if not (audit / "decisions.sqlite").is_file():
-        return {}
+def _later(run: Path) -> str:
+    """How a run on the corrected CSV gets the decisions: in a folder samples have other names."""
+    name = shlex.quote(str(run))
+    return f"\nLater, with these decisions: josrc review NEW --decisions-of {name}"
+
+
+def read_decisions(
+    audit: Path, before: Path | None, classes: Collection[str]
+) -> tuple[Decided, str]:
+    """What people decided on a run, and on one before it; and a line on the latter."""
+    if before is None and not (audit / "decisions.sqlite").is_file():
+        return {}, ""
     store = Store(audit)
     try:
-        return store.decisions()
+        decided = store.decisions()
+        if before is None:
+            return decided, ""
+        earlier = earlier_decisions(before, store, classes)
     finally:
         store.close()
+    both = earlier.decisions | decided
+    return both, f"{earlier.told(before, len(both) - len(decided))}\n"
 
 
 def corrected(
     opened: Opened,
-    decided: Mapping[int, tuple[str, Decision]],
+    decided: Decided,
     auto: Auto,
     tally: Tally,
 ) -> list[Corrected]:
@@ -239,7 +256,7 @@ def corrected(
 
 def _corrected(
     verdicts: Path,
-    decided: Mapping[int, tuple[str, Decision]],
+    decided: Decided,
     auto: Auto,
     tally: Tally,
     gone: Collection[int],

@@ -27,6 +27,7 @@ def serve(
     path: Path,
     *,
     port: int = 0,
+    decisions_of: Path | None = None,
     data_root: Path | None = None,
     browser: bool = False,
     console: Console,
@@ -36,6 +37,7 @@ def serve(
     Args:
         path: the run folder.
         port: to listen on; 0: any that is free.
+        decisions_of: an earlier run, whose decisions are taken over where there is none yet.
         data_root: where the data is now, if it has moved.
         browser: open the page in one.
         console: where the address is printed.
@@ -48,6 +50,7 @@ def serve(
     from josrc.engine.runfolder import RunFolder
     from josrc.judged import NOT_THERE
     from josrc.review.app import Review, create_app
+    from josrc.review.earlier import earlier_decisions
     from josrc.review.store import Store
     from josrc.run_data import open_run
 
@@ -62,6 +65,9 @@ def serve(
         pictures = _pictures(opened, rows)
         if opened.changes:
             say(console, f"{opened.changes.told()} {NOT_THERE}")
+        if decisions_of is not None:
+            earlier = earlier_decisions(decisions_of, store, opened.source.closed_names)
+            say(console, earlier.told(decisions_of, store.take_over(earlier.decisions)))
         token = secrets.token_urlsafe(32)
         with _listening(port) as listening:
             port = listening.getsockname()[1]

@@ -24,6 +24,8 @@ from josrc.review.index import borderline_places, indexed
 Action = Literal["accept", "keep", "label", "remove"]
 # Outcome and label: ("keep", None), ("relabel", "cat"), ("remove", None); none: undecided.
 Decision = tuple[str, str | None]
+# Of every decided row the sample's id and the decision.
+Decided = dict[int, tuple[str, Decision]]
 Entry = dict[str, Any]
 
 SCHEMA = """
@@ -184,10 +186,27 @@ class Store:
             [since, MOST_CHANGES],
         )
 
-    def decisions(self) -> dict[int, tuple[str, Decision]]:
-        """Of every decided row the sample's id and the decision."""
+    def decisions(self) -> Decided:
+        """All that hold."""
         found = self._read("SELECT row, id, outcome, label FROM decision", [])
         return {row: (sample_id, (outcome, label)) for row, sample_id, outcome, label in found}
+
+    def samples(self) -> list[tuple[int, str, str]]:
+        """Row, id and given label of every sample."""
+        return self._read("SELECT row, id, given FROM sample ORDER BY row", [])
+
+    def take_over(self, decisions: Decided) -> int:
+        """Decide as others did, in one step, where nothing is decided yet; returns how often."""
+        with self._writing, self._writer:
+            self._writer.execute("BEGIN IMMEDIATE")
+            after = [
+                (row, name, decision)
+                for row, (name, decision) in decisions.items()
+                if self._decision(row) is None
+            ]
+            if after:
+                self._write(after)
+        return len(after)
 
     def decide(self, rows: Sequence[int], action: Action, label: str | None = None) -> list[Entry]:
         """Decide on some samples in one step; when this returns, it is on disk.
