@@ -252,6 +252,17 @@ def test_verdicts_that_are_none(tmp_path: Path, text: str, message: str) -> None
     assert not (tmp_path / "index.sqlite").exists()
 
 
+@pytest.mark.parametrize("search", ["ÄPFEL", "äpfel", "a\u0308pfel"])
+def test_letters_with_accents_are_found_however_they_are_spelled(
+    reviewed: Path, search: str
+) -> None:
+    verdicts = reviewed / "audit" / "verdicts.csv"
+    verdicts.write_bytes(verdicts.read_bytes().replace(b"cat/1.png", "cat/Äpfel.png".encode()))
+    store = Store(reviewed / "audit")
+    assert rows(store, Filter(search=search)) == [9]
+    store.close()
+
+
 def test_a_file_name_that_is_no_utf8_is_shown_and_found(reviewed: Path) -> None:
     verdicts = reviewed / "audit" / "verdicts.csv"
     verdicts.write_bytes(verdicts.read_bytes().replace(b"cat/1.png", b"cat/\xff1.png"))

@@ -10,6 +10,7 @@ import os
 import random
 import shlex
 import sqlite3
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +21,7 @@ from josrc.data.noise import CLEAN
 from josrc.errors import UserError
 from josrc.files import replacing
 
-VERSION = 3
+VERSION = 4
 # So many samples drawn at random tell how many labels are wrong, whatever the verdicts say.
 SPOT_CHECK = 100
 # Where a sample stands in the queue: steps of its certainty, and its row to tell equals apart.
@@ -29,7 +30,7 @@ STEPS, ROWS = 10_000, 2**32
 SCHEMA = """
 CREATE TABLE sample (
     row INTEGER PRIMARY KEY, id TEXT, path TEXT, given TEXT, verdict TEXT, suggested TEXT,
-    p_clean REAL, p_ood REAL, confidence REAL, reason TEXT, place INTEGER);
+    p_clean REAL, p_ood REAL, confidence REAL, reason TEXT, place INTEGER, words TEXT);
 CREATE TABLE spot_check (row INTEGER PRIMARY KEY, drawn INTEGER);
 CREATE TABLE census (verdict TEXT, given TEXT, samples INTEGER);
 CREATE TABLE origin (version INTEGER, bytes INTEGER, changed INTEGER);
@@ -40,7 +41,7 @@ CREATE INDEX by_verdict ON sample (verdict, place);
 CREATE INDEX by_given ON sample (given, place);
 """
 
-Sample = tuple[int, str, str, str, str, str, float, float, float, str, int]
+Sample = tuple[int, str, str, str, str, str, float, float, float, str, int, str]
 
 
 def indexed(audit: Path) -> Path:
@@ -82,7 +83,7 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
             census: Counter[tuple[str, str]] = Counter()
             try:
                 database.executemany(
-                    f"INSERT INTO sample VALUES ({', '.join('?' * 11)})", _samples(verdicts, census)
+                    f"INSERT INTO sample VALUES ({', '.join('?' * 12)})", _samples(verdicts, census)
                 )
             except UnicodeEncodeError:
                 raise UserError(f"{verdicts}: a class has a name that is no UTF-8.") from None
@@ -105,9 +106,11 @@ def _samples(verdicts: Path, census: Counter[tuple[str, str]]) -> Iterator[Sampl
         census[verdict, given] += 1
         sure = float(confidence)
         place = queue_place(row, verdict, sure)
+        sample_id, path = shown(sample_id), shown(path)
+        words = folded("\n".join((sample_id, path, given, suggested)))
         yield (
-            row, shown(sample_id), shown(path), given, verdict, suggested, float(p_clean),
-            float(p_ood), sure, reason, place,
+            row, sample_id, path, given, verdict, suggested, float(p_clean), float(p_ood), sure,
+            reason, place, words,
         )  # fmt: skip
 
 
@@ -137,6 +140,11 @@ def spot_check(samples: int) -> list[int]:
 def shown(name: str) -> str:
     """A name as text that can be shown: that of a file may be no UTF-8."""
     return os.fsencode(name).decode("utf-8", "replace")
+
+
+def folded(text: str) -> str:
+    """Text in which great and small letters are alike, and letters with accents however spelled."""
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def queue_place(row: int, verdict: str, confidence: float) -> int:

@@ -6,7 +6,6 @@ there, so that steps can be undone and other tabs hear of them.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from josrc.audit.files import TITLES
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
 from josrc.review.estimate import interval
-from josrc.review.index import borderline_places, indexed
+from josrc.review.index import borderline_places, folded, indexed
 
 Action = Literal["accept", "keep", "label", "remove"]
 # Outcome and label: ("keep", None), ("relabel", "cat"), ("remove", None); none: undecided.
@@ -41,7 +40,6 @@ SHOWN = (
     "row", "id", "path", "given", "verdict", "suggested", "p_clean", "p_ood", "confidence",
     "reason", "place", "outcome", "label",
 )  # fmt: skip
-SEARCHED = ("id", "path", "given", "suggested")
 # Changes that are told at once.
 MOST_CHANGES = 5000
 # Bytes of the index that may be read without copying them.
@@ -88,11 +86,9 @@ class Filter:
         if self.state:
             found.append(("outcome IS " + ("NULL" if self.state == "open" else "NOT NULL"), []))
         if self.search:
-            likes = " OR ".join(f"{field} LIKE ? ESCAPE '!'" for field in SEARCHED)
-            text = re.sub("([!%_])", r"!\1", self.search)
             # In the order of the file: one walk over it is faster than a million jumps.
-            found_rows = f"row IN (SELECT row FROM sample WHERE {likes})"
-            found.append((found_rows, [f"%{text}%"] * len(SEARCHED)))
+            found_rows = "row IN (SELECT row FROM sample WHERE instr(words, ?))"
+            found.append((found_rows, [folded(self.search)]))
         return " AND ".join(sql for sql, _ in found), [v for _, values in found for v in values]
 
 
