@@ -21,7 +21,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from commands import josrc
-from josrc.runs import Run
+from josrc.runs import Run, plan
 
 FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
 STREAMED = ["data.resident=false", "--workers", "2"]
@@ -98,6 +98,12 @@ def test_a_folder_becomes_a_run(
     assert not (run / "plots" / "accuracy.png").exists()
     with np.load(run / "noise.npz") as labels:
         assert set(labels) == {"given", "ids"}
+
+
+def test_the_configuration_of_a_run_can_be_given_back(digits: Path) -> None:
+    config, _ = plan(str(digits), epochs=7, workers=0)
+    again, _ = plan(str(digits), layers=[config.model_dump(mode="json")])
+    assert again == config
 
 
 def test_held_out_images_show_agreement_and_test_images_accuracy(

@@ -133,7 +133,7 @@ def resolve(
     user = merge(user, {"data": {"name": data}})
     if base is None:
         base = load_recipe(_recipe_file(data, recipe or chosen))
-    elif recipe or chosen:
+    elif (recipe or chosen) not in (None, OWN_IMAGES):  # as a run's config.yaml has it
         raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
     base = dict(base)
     special = base.pop("methods", {})
