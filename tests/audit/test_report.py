@@ -334,6 +334,21 @@ def test_of_images_in_memory_no_command_is_offered_that_needs_them(
     assert f"josrc review {folder.path}" in offered
 
 
+@pytest.mark.parametrize(
+    ("trained_on", "named"),
+    [("photos", "cleaned"), ("cleaned.csv", "cleaned-2"), ("cleaned-2.csv", "cleaned-3")],
+)
+def test_the_corrected_data_gets_another_name_than_the_data(
+    audited_run: Callable[[], Path], trained_on: str, named: str
+) -> None:
+    folder = RunFolder(audited_run())
+    config = folder.read_config()
+    data = config.data.model_copy(update={"name": f"/data/{trained_on}"})
+    summary = folder.read_audit() or {}
+    steps = next_steps(folder, config.model_copy(update={"data": data}), summary)
+    assert steps[-1]["command"] == f"josrc apply {folder.path} --out {named}.csv"
+
+
 def test_the_page_says_what_was_found(audited_run: Callable[[], Path]) -> None:
     run = audited_run()
     page = Page(report(run))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -245,10 +247,16 @@ def next_steps(
         steps.append(
             {
                 "text": "Write the corrected data set, and train on it again.",
-                "command": f"josrc apply {path} --out cleaned.csv",
+                "command": f"josrc apply {path} --out {_cleaned(config.data.name)}",
             }
         )
     return steps
+
+
+def _cleaned(trained_on: str) -> str:
+    """A name for the corrected data: in a second round cleaned.csv is what it was trained on."""
+    found = re.fullmatch(r"cleaned(?:-(\d+))?\.csv", Path(trained_on).name)
+    return f"cleaned-{int(found[1] or 1) + 1}.csv" if found else "cleaned.csv"
 
 
 def _told(audit: Mapping[str, Any]) -> bool:
