@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
 from josrc.audit.measures import measure, measure_sure
 from josrc.audit.verdicts import (
+    Confusion,
     Findings,
+    Usual,
     Verdicts,
     held_out_findings,
     judge,
@@ -60,6 +63,26 @@ def test_where_all_images_are_hard_few_are_foreign_for_sure(made: Made) -> None:
     assert (made["kind"][foreign] == 2).mean() > 0.7
     assert np.median(verdicts.confidence[foreign]) < 0.8
     assert (verdicts.confidence[foreign] > 0.9).mean() < 0.1
+
+
+def test_confidence_is_that_of_the_verdict_also_where_another_is_likelier(made: Made) -> None:
+    # A label that is just about accused, of an image that is just about foreign.
+    usual = Usual(
+        labels=None,
+        confusion=Confusion(np.array([]), np.array([])),
+        doubts=None,
+        doubt=(0.0, 1.0),
+        confidence=0.8,
+        foreign_shift=0.5,
+    )
+    sample = made["findings"].part(slice(300, 301))
+    sample = replace(sample, lead=np.array([-0.02]), doubt=np.array([0.5]))
+    verdict = judge_held_out(sample, made["given"][300:301], usual)
+    p_clean, p_foreign = expit(-0.2), expit(0.5)
+    assert verdict.group == 2
+    assert p_clean > (1 - p_clean) * p_foreign
+    assert verdict.p_clean == pytest.approx(p_clean)
+    assert verdict.confidence == pytest.approx((1 - p_clean) * p_foreign)
 
 
 def test_what_can_be_followed_without_a_look_is_counted_by_hand(made: Made) -> None:

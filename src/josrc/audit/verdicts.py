@@ -355,7 +355,7 @@ def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
     group = np.where(p_clean >= 0.5, CLEAN, np.where(foreign, OOD, ID)).astype(np.int8)
     # A suggestion is as good as the rival's hold on the sample, and as the network is sure of it.
     hold = findings.rival_share * np.minimum(1, findings.confidence / usual.confidence)
-    sure = np.where(group == ID, p_wrong * hold, np.maximum(p_clean, p_ood))
+    sure = np.choose(group, [p_clean, p_wrong * hold, p_ood])
     unseen = findings.visits == 0
     return Verdicts(
         group=np.where(unseen, CLEAN, group).astype(np.int8),
