@@ -13,7 +13,7 @@ from bench_results import PutResult
 from josrc.bench.figures import figures_of, lines_of, missing, write_figure
 from josrc.bench.render import render, show, write_results
 from josrc.bench.results import load_results
-from josrc.bench.tables import FOLDERS
+from josrc.bench.tables import FOLDERS, VIEWS
 from josrc.errors import UserError
 
 SYM20 = "table2/cifar80n-o-symmetric-0.2"
@@ -23,8 +23,8 @@ def page_of(root: Path) -> str:
     return render(load_results(root, FOLDERS))
 
 
-def shown(suite: str, root: Path) -> str:
-    console = Console(record=True, width=200, file=io.StringIO())
+def shown(suite: str, root: Path, width: int = 200) -> str:
+    console = Console(record=True, width=width, file=io.StringIO())
     show(suite, root, console)
     return console.export_text()
 
@@ -45,6 +45,13 @@ def test_the_table_shows_mean_spread_count_and_difference(
     assert "| JoCoR | plain | not run<br>paper 59.99 ± 0.13 |" in page
     assert f"| {SYM20}/josrc/plain/seed-0 | symmetric | 40.00 |" in page
     assert "66.00 ± 1.41 (n=2)" in shown("table2", tmp_path)
+
+
+@pytest.mark.parametrize("suite", VIEWS)
+@pytest.mark.parametrize("width", [80, 81, 93])
+def test_a_note_is_whole_on_any_terminal(tmp_path: Path, suite: str, width: int) -> None:
+    note = VIEWS[suite](suite, load_results(tmp_path, FOLDERS)).note
+    assert " ".join(note.split()) in " ".join(shown(suite, tmp_path, width).split())
 
 
 def test_notes_beside_the_results_are_on_the_page(tmp_path: Path, put_result: PutResult) -> None:

@@ -53,7 +53,6 @@ def show(suite: str, root: Path, console: Console) -> None:
         Column(view.header[0], min_width=max(map(len, TITLES.values()))),
         *view.header[1:],
         title=view.title,
-        caption=Text(view.note),
         box=box.HORIZONTALS,
         padding=(0, 1, 0, 0),
         show_lines=True,
@@ -61,6 +60,7 @@ def show(suite: str, root: Path, console: Console) -> None:
     for row in view.rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+    console.print(Text(view.note))
     for problem in results.problems:
         say(console, f"skipped {problem}")
     if not results.runs and not results.audits:
