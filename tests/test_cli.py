@@ -49,6 +49,8 @@ def test_a_run_leaves_the_folder_of_the_contract(run: Path) -> None:
     """
     for name in files.split():
         assert (run / name).exists(), name
+    written = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    assert max(written, key=written.__getitem__) in (run / "summary.json", run / ".lock")
     summary = json.loads((run / "summary.json").read_text())
     keys = """
         method variant recipe data noise rate noise_seed seed epochs last10_mean last10_std best

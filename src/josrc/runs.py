@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from torch import nn
 
 from josrc.audit.copies import DUPLICATES, write_copies
 from josrc.audit.folder import write_audit
-from josrc.audit.report import write_report
+from josrc.audit.report import NoPicturesError, write_report
 from josrc.config import RunConfig
 from josrc.data.arrays import NAME, source_of
 from josrc.data.copies import listed, tally
@@ -37,6 +38,7 @@ from josrc.judged import held_out_answers, report
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.resolution import Values, merge, nested, resolve
+from josrc.review.store import count_decisions
 from josrc.run_data import doubtful, in_files, prepared, settled, source_of_run
 from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
@@ -251,7 +253,7 @@ def start(
     """Begin a run; ``source`` is its data, where that is already open."""
     if source is None:
         source = distributed.one_first(lambda: load_source(config.data))
-    folder = distributed.from_main(lambda: prepare_folder(out, config, overwrite))
+    folder = distributed.from_main(lambda: _prepared_folder(out, config, overwrite))
     if in_files(source):
         source = _prepared_once(source, config, console)
     config = settled(config, source)
@@ -269,6 +271,19 @@ def start(
         if found:
             say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
         return complete(trainer)
+
+
+def _prepared_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
+    """A folder for a new run, which never costs anybody the work of a review."""
+    folder = prepare_folder(out, config, overwrite)
+    decisions = count_decisions(folder.audit)
+    if decisions:
+        name = shlex.quote(str(folder.path))
+        raise UserError(
+            f"{folder.path} holds {decisions:,} decisions of a review, which would be lost. Name "
+            f"another --out, and take them over later: josrc review NEW --decisions-of {name}"
+        )
+    return folder
 
 
 def _hearing(folder: RunFolder, config: RunConfig, console: Console) -> list[Listener]:
@@ -344,14 +359,14 @@ def complete(trainer: Trainer) -> Run:
     if distributed.is_main():
         plot_views(trainer.source, trainer.config, folder.plots / "views.png")
 
-    def finish() -> None:
+    def finish(summary: dict[str, Any]) -> None:
         held_out = held_out_answers(program) if doubtful(trainer.source.val) else None
         if distributed.is_main():
             write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
+            with suppress(NoPicturesError):  # they went away meanwhile: verdicts need none
+                write_report(folder, trainer.config, trainer.source, summary)
 
     summary = trainer.run(finish)
-    if distributed.is_main():
-        write_report(folder, trainer.config, trainer.source)
     return Run(folder.path, trainer.config, summary)
 
 

@@ -297,7 +297,7 @@ def test_the_page_says_between_what_the_noise_lies_and_asks_until_somebody_says_
     audited_run: Callable[[], Path],
 ) -> None:
     run = audited_run()
-    asks = f"josrc audit {run} --noise-rate 0.05"
+    asks = "The spot check in the review shows a hundred images drawn at random"
     page = Page(report(run)).text.replace("\u00a0", " ")
     assert asks in page
     assert "Estimated noise" in page

@@ -68,6 +68,24 @@ def test_on_the_same_labels_the_same_is_decided_again(
     assert outcomes(twin) == {1: ("remove", None)}, "apply leaves decisions as they are"
 
 
+def test_a_training_never_replaces_decisions(
+    reviewed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(reviewed, ([1], "keep"))
+    command = ["train", reviewed.parent / "photos", *FAST, "--overwrite", "--out", reviewed]
+    assert josrc(*command) == 2
+    assert (
+        f"{reviewed} holds 1 decisions of a review, which would be lost. Name another --out, and "
+        f"take them over later: josrc review NEW --decisions-of {reviewed}"
+        in capsys.readouterr().err
+    )
+    assert outcomes(reviewed) == {1: ("keep", None)}
+    store = Store(reviewed / "audit")
+    store.undo()
+    store.close()
+    assert josrc(*command) == 0, "nothing is decided"
+
+
 def test_the_review_keeps_what_it_took_over_and_one_step_undoes_it(
     reviewed: Path, twin: Path, serving: Callable[..., tuple[Any, str]]
 ) -> None:

@@ -62,7 +62,11 @@ CHARTS: tuple[tuple[str, str, tuple[float, float] | None, dict[str, tuple[str, s
 
 
 def overview(
-    folder: RunFolder, config: RunConfig, audit: Mapping[str, Any], truth: Labels | None
+    folder: RunFolder,
+    config: RunConfig,
+    audit: Mapping[str, Any],
+    truth: Labels | None,
+    ended: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The first screen: what was trained, how well, what is wrong, and what to do about it."""
     rows = folder.read_metrics()
@@ -210,14 +214,19 @@ def charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def next_steps(
-    folder: RunFolder, config: RunConfig, audit: Mapping[str, Any]
+    folder: RunFolder,
+    config: RunConfig,
+    audit: Mapping[str, Any],
+    ended: Mapping[str, Any] | None = None,
 ) -> list[dict[str, str]]:
     """What a person should do now: a sentence each, with the command where there is one."""
     counts, path = audit["counts"], shlex.quote(str(folder.path))
     steps = []
     if len(folder.read_metrics()) < config.epochs:
         steps.append({"text": "Let the run end.", "command": f"josrc resume {path}"})
-    warning = ended_badly(folder.read_summary()) if folder.summary.is_file() else None
+    if ended is None and folder.summary.is_file():
+        ended = folder.read_summary()
+    warning = ended_badly(ended) if ended else None
     if warning:
         steps.append({"text": f"{warning} See the curves, and train again."})
     odd = odd_class(audit)
@@ -234,10 +243,10 @@ def next_steps(
         return [*steps, {"text": "Take the verdicts into your program.", "command": command}]
     if config.recipe == OWN_IMAGES and audit["noise_rate"] > MANY and not _told(audit):
         text = (
-            "Is it so many? The spot check in the review shows a hundred images drawn at random. "
-            "If five of their labels are wrong:"
+            "Is it so many? The spot check in the review shows a hundred images drawn at random, "
+            "and then the command that makes use of how many of them are wrong."
         )
-        steps.append({"text": text, "command": f"josrc audit {path} --noise-rate 0.05"})
+        steps.append({"text": text, "command": f"josrc review {path}"})
     many_foreign = counts["out_of_distribution"] > MANY * audit["samples"]
     if config.recipe == OWN_IMAGES and many_foreign and audit.get("known_ood_rate") is None:
         text = "Does every image belong to one of the classes? Then none is called foreign by:"

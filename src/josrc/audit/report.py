@@ -47,13 +47,16 @@ class NoPicturesError(UserError):
     """Not one of the images that a report would show can be read."""
 
 
-def write_report(folder: RunFolder, config: RunConfig, source: Source) -> Path:
+def write_report(
+    folder: RunFolder, config: RunConfig, source: Source, ended: Mapping[str, Any] | None = None
+) -> Path:
     """Write ``audit/report.html`` of a run that has verdicts.
 
     Args:
         folder: the run's.
         config: what was run.
         source: its images.
+        ended: the summary of a run that is about to write it.
     """
     verdicts, path = folder.audit / "verdicts.csv", folder.audit / NAME
     summary = _audit_summary(folder)
@@ -62,7 +65,7 @@ def write_report(folder: RunFolder, config: RunConfig, source: Source) -> Path:
     truth = read_truth(folder.noise) if folder.noise.is_file() else None
     samples = describe_samples(verdicts, scores, truth, choose(scores, MOST))
     page = {
-        **overview(folder, config, summary, truth),
+        **overview(folder, config, summary, truth, ended),
         "matrix": matrix(scores.pairs(), [clipped(name) for name in closed]),
         "shown": len(samples),
         "copies": shown_copies(folder.audit / DUPLICATES),

@@ -26,6 +26,9 @@ from josrc.engine.program import Program
 from josrc.engine.runfolder import RunFolder, versions
 from josrc.errors import TrainingFailedError, UserError
 
+# What is left to do when the training has ended, with its summary.
+Finish = Callable[[dict[str, Any]], None]
+
 # A checkpoint is written when the last one is this many times its own cost ago.
 CHECKPOINT_PATIENCE = 100
 
@@ -93,7 +96,7 @@ class Trainer:
 
     # --- the loop --------------------------------------------------------------------------------
 
-    def run(self, finish: Callable[[], Any] = lambda: None) -> dict[str, Any]:
+    def run(self, finish: Finish = lambda summary: None) -> dict[str, Any]:
         """Train to the end, ``finish``, and return the summary, which is written last of all.
 
         Of several processes the first one writes; all of them train, and call ``finish``.
@@ -104,7 +107,7 @@ class Trainer:
             distributed.check_lost(error, self._whole_checkpoint)
             raise
 
-    def _run(self, finish: Callable[[], Any]) -> dict[str, Any]:
+    def _run(self, finish: Finish) -> dict[str, Any]:
         summary = None
         if distributed.is_main():
             self.folder.write_metrics(self.rows)
@@ -121,7 +124,7 @@ class Trainer:
                 summary = self.summary()
             finally:
                 self._tell("ended", summary)
-            finish()
+            finish(summary)
             if distributed.is_main():
                 self.folder.write_summary(summary)
         return summary

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -287,6 +288,18 @@ class Store:
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._reading:
             return self._reader.execute(sql, values).fetchall()
+
+
+def count_decisions(audit: Path) -> int:
+    """How many decisions there are on a run; none where nobody has reviewed it."""
+    path = audit / "decisions.sqlite"
+    if not path.is_file():
+        return 0
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            return int(database.execute("SELECT count(*) FROM decision").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path} can't be opened: {error}.") from None
 
 
 def accepted(verdict: str, suggested: str) -> tuple[Action, str | None]:
