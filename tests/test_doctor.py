@@ -58,7 +58,7 @@ def test_cifar_by_its_sums(
     monkeypatch.setattr(CIFAR100, "meta", CIFAR100.meta | {"md5": sums["meta"]})
     for place in (tmp_path, folder):
         assert josrc("doctor", "data", "cifar80n-o", place) == 0
-        assert "cifar80n-o is ready to train on." in capsys.readouterr().out
+        assert "cifar80n-o is ready to train on: josrc train cifar80n-o" in capsys.readouterr().out
     (folder / "meta").write_text("else")
     assert josrc("doctor", "data", "cifar80n-o", tmp_path) == 2
 

@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_scikit_learn(
     results = json.loads((out / "results.json").read_text())
     said = capsys.readouterr().out
     assert f"accuracy {results['accuracy']:.2f} % on 120 images" in said
-    assert "1 files skipped" in said
+    assert "files skipped: 1." in said
 
     assert josrc("predict", finished, pictures, "--out", tmp_path / "p.csv") == 0
     predicted = {row["path"]: row for row in rows(tmp_path / "p.csv")}
@@ -70,16 +70,33 @@ def test_the_numbers_are_those_of_scikit_learn(
         Image.open(out / name).verify()
 
 
-def test_a_data_set_by_its_name_gives_the_accuracy_of_training(tmp_path: Path) -> None:
+def test_a_data_set_by_its_name_gives_the_accuracy_of_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = {"method": "standard", "epochs": 2, "batch_size": 128, "device": "cpu"}
     run = library.train("digits-o", out=tmp_path / "run", **options)
     assert josrc("eval", run.path, "digits-o") == 0
     results = json.loads((run.path / "eval" / "digits-o" / "results.json").read_text())
     assert results["accuracy"] == pytest.approx(run.summary["best"])
     assert (results["weights"], results["epoch"]) == ("best", run.summary["best_epoch"])
+    chosen = "These images chose the epoch of the weights, so that is too good: see --last."
+    assert chosen in capsys.readouterr().out
+    assert josrc("eval", run.path, "digits-o", "--last") == 0
+    assert chosen not in capsys.readouterr().out
+    last = json.loads((run.path / "eval" / "digits-o-last" / "results.json").read_text())
+    assert last["accuracy"] == pytest.approx(run.summary["final"])
     # What eval left in the folder does not make it somebody else's.
     again = library.train("digits-o", out=run.path, overwrite=True, **(options | {"epochs": 1}))
     assert not (again.path / "eval").exists()
+
+
+def test_images_that_were_trained_on_are_no_test(
+    finished: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(pictures, tmp_path / "others")
+    for data, told in ((pictures, True), (tmp_path / "others", False)):
+        assert josrc("eval", finished, data, "--out", tmp_path / "eval") == 0
+        assert ("The network was trained on these images" in capsys.readouterr().out) == told
 
 
 def test_test_images_are_taken_where_they_are_set_apart(

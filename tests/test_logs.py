@@ -13,6 +13,7 @@ import josrc as library
 import josrc.logs
 from josrc.cli import main
 from josrc.logs.tensorboard import TensorBoard
+from josrc.runs import configure
 
 FAST = ["--epochs", "2", "--batch-size", "256", "--device", "cpu", "--quiet"]
 DOCS = Path(__file__).parents[1] / "docs" / "model.md"
@@ -44,6 +45,11 @@ def test_an_event_file_holds_the_numbers_of_the_metrics(tmp_path: Path) -> None:
         assert [step for step, _ in logged[name]] == [step for step, _ in expected]
         values = [value for _, value in expected]
         assert [value for _, value in logged[name]] == pytest.approx(values, rel=1e-5)
+
+
+@pytest.mark.parametrize("given", ["tensorboard", ["tensorboard"]])
+def test_one_logger_need_be_no_list(given: object) -> None:
+    assert configure("digits-o", log=given).log == ["tensorboard"]
 
 
 def test_a_resumed_run_logs_each_epoch_once(finished: Path, tmp_path: Path) -> None:

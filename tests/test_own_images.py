@@ -218,6 +218,23 @@ def test_a_noise_file_for_own_images(digits: Path, tmp_path: Path) -> None:
             assert np.array_equal(written[name], used[name])
 
 
+def test_a_noise_file_replaces_nothing_but_a_noise_file(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = tmp_path / "n.npz", tmp_path / "images.npz"
+    np.savez(theirs, images=np.zeros(3))
+    (tmp_path / "text.npz").write_text("no archive")
+    for name in (theirs, tmp_path / "text.npz"):
+        before = name.read_bytes()
+        assert josrc("noise", digits, "--out", name) == 2
+        assert f"{name} exists and is no noise file" in capsys.readouterr().err
+        assert name.read_bytes() == before
+    noisy = ["--noise", "symmetric", "--rate", "0.2"]
+    for options in ([], noisy):
+        assert josrc("noise", digits, *options, "--out", ours) == 0
+    assert "labels as they came, " in capsys.readouterr().out
+
+
 def test_a_noise_file_for_a_manifest_that_needs_explaining(digits: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_text("no picture")
     paths = [*sorted(digits.rglob("*.png"))[:6], tmp_path / "broken.png"]

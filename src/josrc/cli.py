@@ -211,13 +211,12 @@ def noise(
 
     josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
     """
-    from josrc.data.labels import write_noise_file
+    from josrc.data.labels import check_noise_target, write_noise_file
     from josrc.data.source import load_source
     from josrc.run_data import in_files, prepared
     from josrc.runs import configure
 
-    if out.suffix != ".npz":
-        raise UserError(f"A noise file ends in .npz, and {out} does not.")
+    check_noise_target(out)
     settings = configure(
         data,
         noise=noise,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -125,4 +126,8 @@ def verdict_lines(folder: Path, summary: Mapping[str, Any] | None) -> list[str]:
     report = folder / "report.html"
     lines = [verdict_line(summary, folder), odd_class(summary)] if summary else []
     lines.append(f"Report: {report}" if report.is_file() else None)
+    if summary and summary["counts"]["clean"] < summary["samples"]:
+        lines.append(
+            f"Look at the images and decide: josrc review {shlex.quote(str(folder.parent))}"
+        )
     return [line for line in lines if line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -40,12 +41,12 @@ def predict(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Predict the classes of images, and which images are of none.
+    """Predict the classes of images, and how unlike those classes each image is.
 
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
     from josrc.config import DataConfig
-    from josrc.data.sidecars import describe_sidecars
+    from josrc.data.sidecars import describe_left_out
     from josrc.data.table import list_images
     from josrc.predictions import check_target, write_predictions
     from josrc.runs import Run
@@ -61,7 +62,7 @@ def predict(
         told = write_predictions(
             out, images, stream, predictor.class_names, top_k=top_k, progress=progress
         )
-    say(console, "\n".join([told, *describe_sidecars(left_out), f"Predictions: {out}"]))
+    say(console, "\n".join([told, *describe_left_out(left_out), f"Predictions: {out}"]))
 
 
 @app.command("eval")
@@ -86,13 +87,14 @@ def evaluate(
     josrc eval RUN holiday-photos
     """
     from josrc.config import DataConfig
-    from josrc.data.sidecars import describe_sidecars
-    from josrc.evaluation import evaluate, read_labelled, write_evaluation
+    from josrc.data.sidecars import describe_left_out
+    from josrc.evaluation import evaluate, read_labelled, too_good, write_evaluation
     from josrc.runs import Run
     from josrc.terminal import Terminal, progress_bar, say
 
     console = Terminal(quiet=quiet)
-    predictor = Run.load(run).predictor(last)
+    finished = Run.load(run)
+    predictor = finished.predictor(last)
     config = DataConfig(
         name=data,
         root=data_root,
@@ -103,15 +105,17 @@ def evaluate(
     labelled = read_labelled(config, predictor.class_names)
     with progress_bar(console, "Evaluating") as progress:
         found = evaluate(predictor, labelled, device=device, workers=workers, progress=progress)
-    folder = out or run / "eval" / Path(data.removeprefix("hf:")).resolve().stem
+    name = Path(data.removeprefix("hf:")).resolve().stem + ("-last" if last else "")
+    folder = out or run / "eval" / name
     story = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
     write_evaluation(folder, found, {"data": data, **story})
-    skipped = f", {len(found.skipped):,} files skipped" if found.skipped else ""
+    skipped = f", files skipped: {len(found.skipped):,}" if found.skipped else ""
     told = (
         f"{data}: accuracy {found.accuracy:.2f} % on {len(found.true):,} {labelled.part}, "
         f"calibration error {found.calibration_error():.2f} %{skipped}."
     )
-    lines = [told, *describe_sidecars(labelled.left_out), f"Results: {folder}"]
+    lines = [told, *describe_left_out(labelled.left_out)]
+    lines += [*too_good(finished.config, finished.summary, labelled, last), f"Results: {folder}"]
     say(console, "\n".join(lines))
 
 
@@ -184,4 +188,8 @@ def doctor_data(
     }
     for line in check_data(name, folder, console, **manifest):
         say(console, line)
-    say(console, f"{name} is ready to train on.")
+    words = ["josrc", "train", name] + ([] if folder is None else ["--data-root", str(folder)])
+    for option, column in (("--path-column", path_column), ("--label-column", label_column)):
+        words += [] if column is None else [option, column]
+    words += ["--allow-outside"] * allow_outside
+    say(console, f"{name} is ready to train on: {shlex.join(words)}")

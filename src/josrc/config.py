@@ -229,6 +229,11 @@ class RunConfig(Section):
     )
     log: list[str] = Field([], description="where else each epoch's numbers go: tensorboard")
 
+    @field_validator("log", mode="before")
+    @classmethod
+    def _listed(cls, names: Any) -> Any:
+        return names.split(",") if isinstance(names, str) else names
+
     @field_validator("log")
     @classmethod
     def _known_loggers(cls, names: list[str]) -> list[str]:

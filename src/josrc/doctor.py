@@ -169,7 +169,7 @@ def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
     from josrc.data.classes import odd_classes
     from josrc.data.copies import listed, tally
-    from josrc.data.sidecars import describe_sidecars
+    from josrc.data.sidecars import describe_left_out
     from josrc.run_data import prepared
     from josrc.runs import plan
     from josrc.sizing import describe_classes
@@ -183,7 +183,7 @@ def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     yield f"{len(source):,} images to train on, {held:,} held out, {tested:,} to test on."
     yield describe_classes(source)
     yield from odd_classes(source)
-    yield from describe_sidecars(source.left_out)
+    yield from describe_left_out(source.left_out)
     copies = tally(listed(source))
     yield from copies.sentences() or ["No file is an exact copy of another one."]
     for group in copies.named:

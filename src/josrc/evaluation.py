@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc import __version__
-from josrc.config import DataConfig
+from josrc.config import DataConfig, RunConfig
 from josrc.data.files import ImageFiles
 from josrc.data.noise import Labels
 from josrc.data.source import Images, check_name, check_root, is_own, load_source
@@ -22,6 +22,7 @@ from josrc.prediction import Predictor
 
 # Bins of equal width, as the calibration error was first measured (Guo et al. 2017).
 BINS = 15
+TESTS = "test images"
 Counts = NDArray[np.int64]
 Skipped = list[tuple[str, str]]
 
@@ -59,7 +60,7 @@ def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
         assert source.test_images is not None
         assert source.test_labels is not None
         labels = _matched(source.test_labels, source.closed_names, classes, config.name)
-        return Labelled(config.name, source.test_images, labels, "test images")
+        return Labelled(config.name, source.test_images, labels, TESTS)
     from josrc.data.table import TEST, read_table
 
     table = read_table(config.name, config)
@@ -69,8 +70,23 @@ def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
     if not index.size:
         raise UserError(f"{config.name} holds no labelled image.")
     labels = _matched(table.labels[index], table.class_names, classes, config.name)
-    part = "test images" if tested.any() else "images"
+    part = TESTS if tested.any() else "images"
     return Labelled(config.name, table.images_at(index), labels, part, table.left_out)
+
+
+def too_good(
+    config: RunConfig, summary: Mapping[str, Any], labelled: Labelled, last: bool
+) -> list[str]:
+    """A sentence on images that the network was trained on, or whose labels chose its epoch."""
+    own = is_own(labelled.name) and not labelled.name.startswith("hf:")
+    name = str(Path(labelled.name).expanduser().absolute()) if own else labelled.name
+    tests = "" if config.data.test is None else str(config.data.test)
+    if own and name == config.data.name and labelled.part != TESTS:
+        return ["The network was trained on these images: on others it will be worse."]
+    by_tests = summary.get("last10_mean") is not None and summary.get("val_chosen") is None
+    if not last and by_tests and name in (config.data.name, tests):
+        return ["These images chose the epoch of the weights, so that is too good: see --last."]
+    return []
 
 
 def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:

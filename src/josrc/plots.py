@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from josrc.audit.gallery import clipped
 from josrc.config import RunConfig
 from josrc.data.source import Source
 from josrc.data.views import create_view
@@ -166,7 +167,9 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     sheet = sheet.transpose(1, 2).reshape(len(pictures) * height, samples * width, -1)
     names = [source.class_names[int(label)] for label in source.given[index.numpy()]]
     # A name may be no UTF-8, and a dollar in it begins no formula.
-    titles = [f"given: {name}".encode("utf-8", "replace").decode("utf-8") for name in names]
+    titles = [
+        f"given: {clipped(name, 20)}".encode("utf-8", "replace").decode("utf-8") for name in names
+    ]
     figure, ((axis,),) = create_figure(size=(1.25 * samples, 4.2))
     axis.imshow(sheet.numpy().squeeze(), cmap="gray", vmin=0, vmax=255)
     axis.set_xticks([width * (column + 0.5) for column in range(samples)], titles, fontsize=8)

@@ -12,7 +12,7 @@ from josrc.config import ModelConfig, RunConfig
 from josrc.data.classes import odd_classes
 from josrc.data.decode import UnreadableImageError, picture_size
 from josrc.data.files import ImageFiles
-from josrc.data.sidecars import describe_sidecars
+from josrc.data.sidecars import describe_left_out
 from josrc.data.source import Source
 from josrc.engine.distributed import world
 from josrc.engine.program import Program
@@ -120,7 +120,7 @@ def typical_side(source: Source) -> int:
 
 def describe(program: Program, config: RunConfig, source: Source) -> str:
     """Classes, skipped files, settings and memory, in a few lines."""
-    lines = [describe_classes(source), *odd_classes(source), *describe_sidecars(source.left_out)]
+    lines = [describe_classes(source), *odd_classes(source), *describe_left_out(source.left_out)]
     if source.skipped:
         lines.append(f"Files skipped, see skipped.csv: {len(source.skipped):,}.")
     lines += [describe_settings(config), describe_memory(program, config, source)]

@@ -16,7 +16,7 @@ from PIL import Image
 
 from josrc.config import DataConfig
 from josrc.data.own import open_source
-from josrc.data.sidecars import describe_sidecars
+from josrc.data.sidecars import describe_left_out
 from josrc.data.source import Source
 from josrc.errors import UserError
 
@@ -130,8 +130,12 @@ def test_annotations_beside_images_are_no_broken_images(tmp_path: Path) -> None:
     odd = ["dog/1.heic", "dog/1.png", "dog/2.png", "dog/none", "dog/odd.xyz"]
     assert list(source.ids) == ["cat/1.png", "cat/2.png", *odd]
     assert source.left_out == {"json": 4, "db": 1}
-    (sentence,) = describe_sidecars(source.left_out)
+    (sentence,) = describe_left_out(source.left_out)
     assert sentence.endswith("no pictures: 4 .json, 1 .db.")
+    for name in ("loose.png", "notes.txt", ".hidden.png"):
+        (tmp_path / name).write_text("beside the classes")
+    *_, sentence = describe_left_out(opened(tmp_path).left_out)
+    assert sentence == "Left out, as they lie in no class folder: 1."
     (tmp_path / "m.csv").write_text("path,label\ncat/1.json,cat\ndog/1.png,dog\n")
     assert list(opened(tmp_path / "m.csv").ids) == ["cat/1.json", "dog/1.png"], "named itself"
 

@@ -17,6 +17,21 @@ from josrc.files import UNREADABLE, readable, replacing
 # The column of a CSV that holds the labels, in the order in which they are looked for.
 COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
 PLACES = ("id", "index")
+# What a noise file holds at least.
+GIVEN = "given.npy"
+
+
+def check_noise_target(path: Path) -> None:
+    """Raise an error if anything but an earlier noise file would be replaced."""
+    if path.suffix != ".npz":
+        raise UserError(f"A noise file ends in .npz, and {path} does not.")
+    if path.is_file() and not (zipfile.is_zipfile(path) and GIVEN in _members(path)):
+        raise UserError(f"{path} exists and is no noise file. Name another --out.")
+
+
+def _members(path: Path) -> set[str]:
+    with zipfile.ZipFile(path) as archive:
+        return set(archive.namelist())
 
 
 def write_noise_file(

@@ -1,4 +1,4 @@
-"""Files that lie among pictures and whose names say that they are none."""
+"""Files that are left out: that their names call no pictures, or that lie in no class folder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ KINDS = (
     "mp4 avi mov mkv webm mpg mpeg mp3 wav flac ogg",
 )
 NO_PICTURES = frozenset(" ".join(KINDS).split())
+# Stands among kinds for files beside the class folders; no extension has a slash.
+LOOSE = "/"
 
 
 def is_sidecar(name: str) -> bool:
@@ -33,11 +35,15 @@ def kind(name: str) -> str:
     return PurePath(name).suffix[1:].lower()
 
 
-def describe_sidecars(left_out: Mapping[str, int]) -> list[str]:
-    """A sentence on how many files of which kinds were left out; none if there were none."""
-    if not left_out:
-        return []
-    common = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
-    kinds = ", ".join(f"{count:,} .{name}" for name, count in common[:5])
-    more = f" and {len(common) - 5} more kinds" if len(common) > 5 else ""
-    return [f"Left out, as their names say that they are no pictures: {kinds}{more}."]
+def describe_left_out(left_out: Mapping[str, int]) -> list[str]:
+    """Sentences on how many files were left out, of which kinds; none if there were none."""
+    kinds = {name: count for name, count in left_out.items() if name != LOOSE}
+    found = []
+    if kinds:
+        common = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+        listed = ", ".join(f"{count:,} .{name}" for name, count in common[:5])
+        more = f" and {len(common) - 5} more kinds" if len(common) > 5 else ""
+        found.append(f"Left out, as their names say that they are no pictures: {listed}{more}.")
+    if left_out.get(LOOSE):
+        found.append(f"Left out, as they lie in no class folder: {left_out[LOOSE]:,}.")
+    return found

@@ -146,6 +146,8 @@ class Source:
                 return "nobody knows which labels are wrong"
             return f"people checked {checked:,} labels and found {checked - wrong:,} wrong"
         clean, noisy, ood = (int(np.sum(self.kind == k)) for k in (0, 1, 2))
+        if self.files is not None:  # nobody said that they were right before
+            return f"{clean:,} labels as they came, {noisy:,} changed on purpose"
         return f"{clean:,} correct labels, {noisy:,} wrong, {ood:,} out of distribution"
 
 

@@ -19,7 +19,7 @@ from josrc.config import DataConfig
 from josrc.data.files import HubImages, ImageFiles, Index, Strings
 from josrc.data.manifest import MANIFESTS, Row, columns_of, library, rows_of, text_of, whole
 from josrc.data.noise import Labels
-from josrc.data.sidecars import is_sidecar, kind
+from josrc.data.sidecars import LOOSE, is_sidecar, kind
 from josrc.errors import UserError, reason, sentence
 
 TRAIN, VAL, TEST = 0, 1, 2
@@ -172,6 +172,7 @@ def _read_folder(root: Path) -> Table:
     split = len(parts) == len(folders) and TRAIN in parts.values()
     found, left_out = Builder(), Counter[str]()
     for part, place in parts.items() if split else [("", TRAIN)]:
+        left_out.update(LOOSE for _ in _loose(root / part))
         for label in _subfolders(root / part):
             for file in _files(root / part / label, left_out):
                 name = os.path.relpath(file, root)
@@ -186,6 +187,13 @@ def _read_folder(root: Path) -> Table:
 
 def _subfolders(root: Path) -> list[str]:
     return sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _loose(root: Path) -> Iterator[Path]:
+    """What may be pictures and lies beside the class folders, where it has no label."""
+    for path in root.iterdir():
+        if path.is_file() and not path.name.startswith(".") and not is_sidecar(path.name):
+            yield path
 
 
 def _files(folder: Path, left_out: Counter[str]) -> Iterator[str]:

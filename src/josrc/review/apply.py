@@ -159,6 +159,10 @@ def apply_run(
     folder, config, source = opened.folder, opened.config, opened.source
     check_place(config)
     opened.check_images()
+    if not (folder.audit / "verdicts.csv").is_file():
+        raise UserError(
+            f"{path} has no verdicts yet. Write them: josrc audit {shlex.quote(str(path))}"
+        )
     decided, taken = read_decisions(folder.audit, decisions_of, source.closed_names)
     if not decided and auto is None:
         raise UserError(
@@ -240,8 +244,6 @@ def corrected(
 ) -> list[Corrected]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
     verdicts = opened.folder.audit / "verdicts.csv"
-    if not verdicts.is_file():
-        raise UserError(f"{verdicts} is missing. Write it: josrc audit {opened.folder.path}")
     gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
 
     def location(row: int) -> str:

@@ -88,11 +88,10 @@ def serve(
         decided = sum(counts["decided"] for counts in store.progress().values())
         store.close()
     name = shlex.quote(str(path))
-    say(
-        console,
-        f"{decided:,} decisions are in {store.path}.\n"
-        f"Go on: josrc review {name}\nWrite the corrected data: josrc apply {name} --out FILE.csv",
-    )
+    lines = [f"{decided:,} decisions are in {store.path}.", f"Go on: josrc review {name}"]
+    if decided:
+        lines.append(f"Write the corrected data: josrc apply {name} --out FILE.csv")
+    say(console, "\n".join(lines))
 
 
 def _pictures(opened: Opened, rows: int) -> Pictures:
