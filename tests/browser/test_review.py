@@ -81,6 +81,7 @@ def test_a_spot_check_shows_no_verdict_before_the_decision(
     row = next(row for row in order if row % 8 == 0)  # mislabelled
     page.locator(f"#sample-{row}").click()
     label, suggested = given[order.index(row)], given[order.index((row + 8) % 24)]
+    chosen = "dog" if label == "cat" else "cat"
     assert page.locator("#labels").inner_text().strip() == label
     assert page.locator("#scores").inner_text() == ""
     assert "Because" not in page.locator("#reason").inner_text()
@@ -88,13 +89,11 @@ def test_a_spot_check_shows_no_verdict_before_the_decision(
     page.keyboard.press("a")
     page.locator("#message.shown", has_text="nothing to accept in the spot check").wait_for()
     page.keyboard.press("l")
-    page.keyboard.type("dog" if label == "cat" else "cat")
+    page.keyboard.type(chosen)
     page.keyboard.press("Enter")
-    saved(page, row, "now dog" if label == "cat" else "now cat")
-    change = page.locator(f"#sample-{row} .change").inner_text()
-    assert change.split() == f"{label} → {suggested}".split()
-    assert page.locator(f"#sample-{row} .sure").inner_text().endswith("%")
+    saved(page, row, f"now {chosen}")
     page.locator(f"#sample-{row}").click()
+    assert page.locator("#decision").inner_text() == f"Decided: now {chosen} (verdict: {suggested})"
     assert page.locator("#reason").inner_text() == f"Because of {label}."
     page.keyboard.press("u")
     badge(page, row).wait_for(state="detached")
@@ -182,11 +181,16 @@ def test_among_several_what_is_decided_stays(
     page.keyboard.press("Escape")
     page.locator("#sample-0").click()
     page.locator("#sample-8").click(modifiers=["Shift"])
+    page.locator("#aim", has_text="All of these are decided already").wait_for()
+    assert page.locator("#accept-text").inner_text() == "Accept"
+    enabled = page.locator(".actions button:enabled").evaluate_all("all => all.map(b => b.dataset)")
+    assert enabled == [{"action": "undo"}]
     for key in ("a", "l"):
         page.keyboard.press(key)
-        page.locator("#message.shown", has_text="All of these are decided already").wait_for()
     assert page.locator("dialog[open]").count() == 0
+    assert "decided already" not in page.locator("#message").inner_text(), "said once is enough"
     page.locator("#sample-8").click()
+    page.locator("[data-action=accept]:enabled").wait_for()
     page.keyboard.press("a")
     saved(page, 8, "now dog")
 
@@ -238,6 +242,92 @@ def test_a_tall_picture_is_shown_whole(reviewed: Path, serving: Serving, visit: 
     picture.evaluate("image => image.decode()")
     assert picture.evaluate("image => image.naturalHeight / image.naturalWidth") == 3
     assert picture.bounding_box()["height"] <= frame.bounding_box()["height"]
+
+
+def test_the_end_names_the_command_that_writes_the_data(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    run = reviewed.rename(reviewed.with_name("it's mine"))
+    verdicts = run / "audit" / "verdicts.csv"
+    verdicts.write_text(verdicts.read_text().replace(",out_of_distribution,", ",clean,"))
+    page = visit(serving(run)[1], width=390, height=780)
+    at(page, 0)
+    page.locator("[value=out_of_distribution]").click()
+    page.locator("#left", has_text="0 of 0 left").wait_for()
+    page.locator("#empty", has_text="Nothing is left to decide here.").wait_for()
+    assert page.locator("#empty code").count() == 0, "nothing is decided yet"
+
+    page.locator("[value=flagged]").click()
+    at(page, 0)
+    assert page.locator("#empty").is_hidden()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("a")
+    command = shlex.join(["josrc", "apply", str(run), "--out", "FILE.csv"])
+    page.locator("#empty code", has_text=command).wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.keyboard.press("u")
+    page.locator("#empty").wait_for(state="hidden")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("k")
+    saved(page, 0, "kept")
+    page.reload()
+    page.locator("#empty code", has_text=command).wait_for()
+    page.locator("#state").select_option("decided")
+    at(page, 0)
+    assert page.locator("#empty").is_hidden()
+    page.locator("[value=clean]").click()
+    page.locator("#empty", has_text="No sample of this tab fits").wait_for()
+    assert page.locator("#empty code").count() == 0
+
+
+def test_a_card_shows_what_holds(reviewed: Path, serving: Serving, visit: Visit) -> None:
+    verdicts = reviewed / "audit" / "verdicts.csv"
+    verdicts.write_text(verdicts.read_text().replace(",0.9900,", ",0.9980,"))
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    card = page.locator("#sample-0")
+    assert card.locator(".sure").inner_text() == "> 99 %"
+    assert card.locator(".change").inner_text().split("\n") == [HOSTILE, "→", "cat"]
+    page.keyboard.press("k")
+    saved(page, 0, "kept")
+    assert card.locator(".change").inner_text() == HOSTILE
+    assert card.locator(".was").count() == 0
+    assert card.locator(".sure").inner_text() == ""
+    page.keyboard.press("r")
+    saved(page, 8, "removed")
+    assert page.locator("#sample-8 .change").inner_text() == "cat"
+    assert page.locator("#sample-8 .was").count() == 1
+    page.locator("[value=clean]").click()
+    at(page, 23)
+    page.keyboard.press("l")
+    page.keyboard.type("cat")
+    page.keyboard.press("Enter")
+    saved(page, 23, "now cat")
+    assert page.locator("#sample-23 .change").inner_text().split("\n") == ["dog", "→", "cat"]
+    assert page.locator("#sample-23 .clean").count() == 0
+
+
+def test_the_header_counts_the_tab_that_is_open(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    page = visit(serving(reviewed)[1])
+    counts = {"flagged": 15, "clean": 9, "mislabelled": 12, "out_of_distribution": 3}
+    for tab, count in counts.items():
+        page.locator(f"[value={tab}]").click()
+        page.locator("#left", has_text=f"{count} of {count} left").wait_for()
+    page.locator("[value=borderline]").click()
+    page.locator("#bar").wait_for(state="hidden")
+    assert page.locator("#left").inner_text() == ""
+
+
+def test_only_the_smallest_pictures_are_shown_pixel_by_pixel(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    Image.new("RGB", (8, 8)).save(reviewed.parent / "photos" / "dog" / "0.png")
+    page = visit(serving(reviewed)[1])
+    page.locator("#sample-16 img.pixelated").wait_for()
+    page.locator("#sample-0 img").evaluate("image => image.decode()")
+    assert page.locator("#sample-0 img.pixelated").count() == 0
 
 
 def test_reload_and_a_second_tab(reviewed: Path, serving: Serving, visit: Visit) -> None:
@@ -307,7 +397,7 @@ def test_names_are_never_markup(reviewed: Path, serving: Serving, visit: Visit) 
     page.locator("#given").select_option(HOSTILE)
     at(page, 0)
     page.locator("#search").fill("nothing <script>")
-    page.locator("#empty", has_text="Nothing is left").wait_for()
+    page.locator("#empty", has_text="No sample of this tab fits").wait_for()
     assert page.title() == "run · josrc review"
     assert page.evaluate("document.querySelectorAll('[onerror], script:not([src]), b').length") == 0
 

@@ -39,8 +39,10 @@ class Review:
         flagged = dict(self.store.classes())
         classes = [{"name": name, "flagged": flagged.get(name, 0)} for name in self.classes]
         run = self.run.absolute()  # a command is copied to any terminal
-        audit = f"josrc audit {shlex.quote(str(run))}"
-        return JSONResponse({"name": run.name, "audit": audit, "classes": classes})
+        path = shlex.quote(str(run))
+        audit, apply = f"josrc audit {path}", f"josrc apply {path} --out FILE.csv"
+        about = {"name": run.name, "audit": audit, "apply": apply, "classes": classes}
+        return JSONResponse(about)
 
     def queue(self, request: Request) -> Response:
         """Samples behind a place in the queue, and the number of the latest change before."""

@@ -9,7 +9,7 @@ function decide(action, label) {
   if (action === "accept" && spotChecking()) return tell(NOTHING_TO_ACCEPT);
   const aim = aimed();
   const open = undecided(aim);
-  if (!open.length) return aim.length ? tell(ALL_DECIDED) : undefined;
+  if (!open.length) return undefined; // the line above the buttons says why
   const rows = aim.map((sample) => sample.row);
   for (const sample of open) showDecision(sample, "saving");
   const last = state.cards.get(rows[rows.length - 1]).place;
@@ -76,32 +76,31 @@ async function poll() {
 }
 
 function showProgress(progress) {
-  const wrong = ["mislabelled", "out_of_distribution"];
-  const sum = (names, key) => names.reduce((total, name) => total + progress[name][key], 0);
-  const checking = spotChecking();
-  const counted = checking ? ["spot_check"] : wrong;
-  const samples = sum(counted, "samples");
-  const decided = sum(counted, "decided");
-  $("bar").max = Math.max(samples, 1);
-  $("bar").value = decided;
-  const said = checking ? spotFound(progress.spot_check) : [`${number(samples - decided)} of ${number(samples)} left`];
-  if ($("left").textContent !== said.map((part) => part.textContent ?? part).join("")) {
-    $("left").replaceChildren(...said); // only if it is new: somebody may be copying it
-  }
-  $("left").classList.toggle("long", checking && decided === samples);
-  $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Flagged samples without a decision";
+  const { clean, mislabelled, out_of_distribution: out } = progress;
+  const flagged = { samples: mislabelled.samples + out.samples, decided: mislabelled.decided + out.decided };
+  const counts = { ...progress, flagged }; // borderline ones are not counted
+  state.decided = flagged.decided + clean.decided;
   for (const button of $("verdicts").children) {
-    const names = button.value === "flagged" ? wrong : [button.value];
-    if (button.value === "borderline") continue;
-    button.querySelector("small").textContent = number(sum(names, "samples") - sum(names, "decided"));
+    const found = counts[button.value];
+    if (found) button.querySelector("small").textContent = number(found.samples - found.decided);
   }
+  const found = counts[state.filter.verdict];
+  const checking = spotChecking();
+  $("bar").hidden = !found;
+  $("bar").max = Math.max(found?.samples ?? 0, 1);
+  $("bar").value = found?.decided ?? 0;
+  const left = found ? [`${number(found.samples - found.decided)} of ${number(found.samples)} left`] : [];
+  fill($("left"), checking ? spotFound(found) : left);
+  $("left").classList.toggle("long", checking && found.decided === found.samples);
+  $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Samples of this tab without a decision";
+  showEnd();
 }
 
 // What a spot check has found so far, and at its end the command that makes use of it.
 function spotFound({ samples, decided, wrong, low, high }) {
   const found = `${number(wrong)} of ${number(decided)} wrong`;
   if (decided < samples) return [`${found}, ${number(samples - decided)} left`];
-  const sure = `95 % interval ${Math.round(low * 100)} to ${percent(high)}`;
+  const sure = `95 % interval ${Math.round(low * 100)} to ${Math.round(high * 100)} %`;
   const rate = (wrong / Math.max(samples, 1)).toFixed(2);
   return [`${found} (${sure}): `, make("code", "", `${state.audit} --noise-rate ${rate}`)];
 }
@@ -110,15 +109,13 @@ function spotFound({ samples, decided, wrong, low, high }) {
 
 let choice = 0;
 function openChooser() {
-  const all = aimed();
-  const aim = undecided(all);
-  if (!aim.length) return all.length ? tell(ALL_DECIDED) : undefined;
+  const aim = undecided(aimed());
+  if (!aim.length) return;
   $("chooser-title").textContent = aim.length > 1 ? `A label for ${images(aim.length)}` : `Instead of ${aim[0].given}`;
   $("typed").value = "";
   showChoices();
   $("chooser").showModal();
   $("typed").focus();
-  return undefined;
 }
 
 function matching() {

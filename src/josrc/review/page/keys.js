@@ -85,7 +85,7 @@ async function begin() {
   }
   document.addEventListener("keydown", pressed);
   const about = await ask("/api/about");
-  Object.assign(state, { classes: about.classes, audit: about.audit });
+  Object.assign(state, { classes: about.classes, audit: about.audit, apply: about.apply });
   $("run").textContent = about.name;
   document.title = `${about.name} · josrc review`;
   for (const { name, flagged } of about.classes) {

@@ -14,12 +14,14 @@ const VERDICTS = [
 const state = {
   classes: [],
   audit: "", // the command that makes new verdicts on this run
+  apply: "", // the command that writes the corrected data
   filter: { verdict: "flagged", given: "", state: "open", search: "" },
   samples: [], // in the order of the queue, as far as they are loaded
   cards: new Map(), // row -> {sample, card, place in samples}
   cursor: 0,
   anchor: 0, // where a range begins
   selected: new Set(), // rows
+  decided: 0, // samples with a decision, of the class that is chosen
   latest: 0, // number of the last change that this page knows
   generation: 0, // of the filter: answers to an older one are thrown away
   loading: false,
@@ -35,7 +37,11 @@ function make(tag, className, text) {
 }
 
 const number = (value) => value.toLocaleString("en");
-const percent = (value) => `${Math.round(value * 100)} %`;
+// As in the report: only what is certain is 100 %.
+function percent(share) {
+  if (share > 0 && share < 0.005) return "< 1 %";
+  return share >= 0.995 && share < 1 ? "> 99 %" : `${Math.round(100 * share)} %`;
+}
 const ALL_DECIDED = "All of these are decided already. Change them one by one, or undo.";
 const images = (count) => (count === 1 ? "1 image" : `${number(count)} images`);
 
@@ -89,8 +95,7 @@ async function load() {
     state.more = found.samples.length === PAGE;
     for (const sample of found.samples) addCard(sample);
     if (!last) moveTo(0);
-    $("empty").hidden = state.samples.length > 0;
-    $("empty").textContent = state.filter.state === "open" ? "Nothing is left to decide here." : "No sample fits.";
+    showEnd();
     showDetail();
   } catch {
     return; // told already; scrolling or polling tries again
@@ -98,6 +103,28 @@ async function load() {
     if (generation === state.generation) state.loading = false;
   }
   if (state.more && nearEnd()) load();
+}
+
+// Below the last card: that nothing is left, or was found.
+function showEnd() {
+  const { given, search, state: wanted } = state.filter;
+  const narrowed = given || search || wanted !== "open";
+  const ended = !state.more && (narrowed ? !state.samples.length : state.samples.every((sample) => sample.outcome));
+  $("empty").hidden = !ended;
+  if (!ended) return fill($("empty"), []);
+  if (narrowed) return fill($("empty"), ["No sample of this tab fits. Look in another tab, or change class, state or search."]);
+  const parts = ["Nothing is left to decide here."];
+  if (state.decided && !spotChecking()) parts.push(" Write the corrected data: ", make("code", "", state.apply));
+  // Who has just decided on the last sample is somewhere above.
+  if (fill($("empty"), parts) && state.samples.length) $("empty").scrollIntoView({ block: "nearest" });
+  return undefined;
+}
+
+// Only if it is new: somebody may be copying it, or have it read aloud. Returns whether it is.
+function fill(element, parts) {
+  if (element.textContent === parts.map((part) => part.textContent ?? part).join("")) return false;
+  element.replaceChildren(...parts);
+  return true;
 }
 
 const nearEnd = () => $("more").getBoundingClientRect().top < window.innerHeight + 800;
@@ -108,6 +135,7 @@ function restart() {
   state.cards.clear();
   state.selected.clear();
   $("grid").replaceChildren();
+  showEnd();
   load();
   poll();
 }
@@ -142,7 +170,8 @@ function picture(address, frame, lazy) {
     image.fetchPriority = "low"; // a decision overtakes pictures that are still to come
   }
   image.addEventListener("load", () => {
-    if (Math.max(image.naturalWidth, image.naturalHeight) <= 64) image.className = "pixelated";
+    // Smoothed, so few pixels would be a blur; more are easier to judge that way.
+    if (Math.max(image.naturalWidth, image.naturalHeight) <= 16) image.className = "pixelated";
   });
   image.addEventListener("error", () => frame.replaceChildren(make("span", "none", "no picture")));
   image.src = address;
@@ -154,21 +183,19 @@ function picture(address, frame, lazy) {
 const spotChecking = () => state.filter.verdict === "spot_check";
 const veiled = (sample) => spotChecking() && !sample.outcome;
 
+// Before a decision the label and what josrc thinks of it, afterwards what holds.
 function labelParts(sample) {
-  if (veiled(sample)) return [make("span", "given", sample.given)];
-  if (sample.verdict === "mislabelled") {
-    return [
-      make("span", "was", sample.given), make("span", "arrow", "→"),
-      make("span", "mislabelled", sample.suggested || "?"),
-    ];
-  }
-  if (sample.verdict === "out_of_distribution") {
-    return [
-      make("span", "was", sample.given), make("span", "arrow", "→"),
-      make("span", "out_of_distribution", "no class"),
-    ];
-  }
-  return [make("span", "clean", sample.given)];
+  const { given, outcome, verdict } = sample;
+  if (veiled(sample) || outcome === "keep") return [make("span", "given", given)];
+  if (outcome === "remove") return [make("span", "was", given)];
+  if (!outcome && verdict === "clean") return [make("span", "clean", given)];
+  const becomes = outcome ? make("span", "given", sample.label) : make("span", verdict, verdictText(sample));
+  return [make("span", "was", given), make("span", "arrow", "→"), becomes];
+}
+
+function verdictText({ verdict, suggested }) {
+  if (verdict === "mislabelled") return suggested || "?";
+  return verdict === "clean" ? "clean" : "no class";
 }
 
 function decisionText(sample) {
@@ -181,7 +208,7 @@ function showDecision(sample, pending) {
   const change = card.querySelector(".change");
   change.replaceChildren(...labelParts(sample));
   change.title = change.textContent;
-  card.querySelector(".sure").textContent = veiled(sample) ? "" : percent(sample.confidence);
+  card.querySelector(".sure").textContent = veiled(sample) || sample.outcome ? "" : percent(sample.confidence);
   card.querySelector(".badge")?.remove();
   card.classList.toggle("decided", Boolean(sample.outcome));
   const text = pending ? { saving: "saving …", failed: "not saved" }[pending] : decisionText(sample);
@@ -195,6 +222,7 @@ function applyChanges(changes) {
     Object.assign(known.sample, { outcome: change.outcome, label: change.label });
     showDecision(known.sample);
   }
+  showEnd();
   showDetail();
 }
 
@@ -278,7 +306,8 @@ function showDetail() {
     shownRow = sample.row;
   }
   $("labels").replaceChildren(...labelParts(sample).flatMap((part) => [part, " "]));
-  $("decision").textContent = sample.outcome ? `Decided: ${decisionText(sample)}` : "";
+  const verdict = make("small", "", `(verdict: ${verdictText(sample)})`);
+  $("decision").replaceChildren(...(sample.outcome ? [`Decided: ${decisionText(sample)} `, verdict] : []));
   $("decision").hidden = !sample.outcome;
   $("reason").textContent = veiled(sample) ? "Is the label right? The verdict is shown when you have decided." : sample.reason;
   $("path").textContent = sample.path || `sample ${sample.id}`;
@@ -293,10 +322,12 @@ function showAim() {
   const aim = aimed();
   const open = undecided(aim);
   const left = aim.length - open.length;
+  const many = open.length ? `Accept ${number(open.length)} suggestions` : "Accept";
   const stay = left ? ` (decided already: ${number(left)})` : "";
-  $("aim").textContent = open.length ? `Decide on ${images(open.length)} at once${stay}` : ALL_DECIDED;
+  fill($("aim"), [open.length ? `Decide on ${images(open.length)} at once${stay}` : ALL_DECIDED]);
   $("aim").hidden = aim.length < 2;
-  $("accept-text").textContent = open.length === 1 ? acceptText(open[0]) : `Accept ${number(open.length)} suggestions`;
+  $("accept-text").textContent = open.length === 1 ? acceptText(open[0]) : many;
+  for (const button of document.querySelectorAll(".actions button:not([data-action=undo])")) button.disabled = !open.length;
 }
 
 function score(name, value) {
