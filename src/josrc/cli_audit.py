@@ -44,8 +44,6 @@ def audit(
     )
     folder = run / "audit"
     tell("\n".join(verdict_lines(folder, summary)))
-    if (folder / "decisions.sqlite").is_file():
-        tell("A review that is open shows the verdicts of before: start it again.")
 
 
 @app.command()

@@ -330,6 +330,22 @@ def test_only_the_smallest_pictures_are_shown_pixel_by_pixel(
     assert page.locator("#sample-0 img.pixelated").count() == 0
 
 
+def test_new_verdicts_come_to_a_page_that_is_open(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    page = visit(serving(reviewed)[1])
+    at(page, 0)
+    page.keyboard.press("a")
+    saved(page, 0, "now cat")
+    verdicts = reviewed / "audit" / "verdicts.csv"
+    verdicts.write_text(verdicts.read_text().replace(",mislabelled,cat,", ",mislabelled,dog,"))
+    page.locator("#message", has_text="These are new verdicts").wait_for()
+    page.locator("#sample-1 .change", has_text="dog").wait_for()
+    page.locator("#sample-1").click()
+    page.keyboard.press("a")
+    saved(page, 1, "now dog")
+
+
 def test_reload_and_a_second_tab(reviewed: Path, serving: Serving, visit: Visit) -> None:
     page = visit(serving(reviewed)[1])
     at(page, 0)

@@ -252,6 +252,24 @@ def test_verdicts_that_are_none(tmp_path: Path, text: str, message: str) -> None
     assert not (tmp_path / "index.sqlite").exists()
 
 
+def test_new_verdicts_are_taken_up_and_decisions_in_sight_of_old_ones_refused(
+    reviewed: Path, store: Store
+) -> None:
+    store.decide([0], "accept", verdicts=store.refresh())
+    verdicts = reviewed / "audit" / "verdicts.csv"
+    verdicts.write_text(verdicts.read_text().replace(",mislabelled,cat,", ",mislabelled,dog,"))
+    assert store.refresh() == 1
+    assert store.refresh() == 1, "they are new but once"
+    assert {entry["suggested"] for entry in store.page(Filter("mislabelled", HOSTILE))} == {"dog"}
+    with pytest.raises(RefusedError, match="new verdicts"):
+        store.decide([1], "accept", verdicts=0)
+    store.decide([1], "accept", verdicts=1)
+    decided = {row: decision for row, (_, decision) in store.decisions().items()}
+    assert decided == {0: ("relabel", "cat"), 1: ("relabel", "dog")}
+    verdicts.unlink()
+    assert store.refresh() == 1, "those that were there serve"
+
+
 @pytest.mark.parametrize("search", ["ÄPFEL", "äpfel", "a\u0308pfel"])
 def test_letters_with_accents_are_found_however_they_are_spelled(
     reviewed: Path, search: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -17,6 +18,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from josrc.data.decode import UnreadableImageError
+from josrc.errors import UserError
 from josrc.review.guard import Guard
 from josrc.review.pictures import Pictures
 from josrc.review.store import Action, Entry, Filter, RefusedError, Store
@@ -56,13 +58,22 @@ class Review:
 
     def changes(self, request: Request) -> Response:
         """What was decided since, in this tab or another, and how much is left."""
+        verdicts = self._refreshed()
         since = _number(request.query_params.get("since", "0"))
         changes = self.store.changes(since)
         latest = changes[-1][0] if changes else since
         rows = [{"row": row, "outcome": o, "label": label} for _, row, o, label in changes]
         counts = self.store.progress(request.query_params.get("given", ""))
         progress = {**counts, "spot_check": self.store.spot_check()}
-        return JSONResponse({"latest": latest, "changes": rows, "progress": progress})
+        found = {"latest": latest, "changes": rows, "progress": progress, "verdicts": verdicts}
+        return JSONResponse(found)
+
+    def _refreshed(self) -> int:
+        """Which verdicts are looked at: josrc audit may have written new ones."""
+        try:
+            return self.store.refresh()
+        except UserError:  # those that there are serve until new ones can be read
+            return self.store.verdicts
 
     def thumbnail(self, request: Request) -> Response:
         """A small picture."""
@@ -85,6 +96,7 @@ class Review:
         """Decide on some samples. The answer comes when it is on disk."""
         asked = await _asked(request)
         rows, action, label = (asked.get(key) for key in ("rows", "action", "label"))
+        seen = asked.get("verdicts")
         if not isinstance(rows, list) or not 0 < len(rows) <= MOST_ROWS:
             raise HTTPException(400, f"rows: 1 to {MOST_ROWS} numbers are expected.")
         if any(type(row) is not int or not 0 <= row < len(self.pictures) for row in rows):
@@ -93,7 +105,10 @@ class Review:
             raise HTTPException(400, f"action: one of {', '.join(get_args(Action))} is expected.")
         if action == "label" and label not in self.classes:
             raise HTTPException(400, "label: there is no such class.")
-        return await self._stored(lambda: self.store.decide(rows, cast(Action, action), label))
+        if seen is not None and type(seen) is not int:
+            raise HTTPException(400, "verdicts: a number is expected.")
+        decide = partial(self.store.decide, rows, cast(Action, action), label, seen)
+        return await self._stored(decide)
 
     async def undo(self, request: Request) -> Response:
         """Take the latest step back."""

@@ -51,8 +51,8 @@ def indexed(audit: Path) -> Path:
         raise UserError(
             f"{verdicts} is missing. Write it: josrc audit {shlex.quote(str(audit.parent))}"
         )
-    now = (VERSION, verdicts.stat().st_size, verdicts.stat().st_mtime_ns)
-    if not path.is_file() or _origin(path) != now:
+    now = version_of(verdicts)
+    if not path.is_file() or origin_of(path) != now:
         try:
             _build(path, verdicts, now)
         except sqlite3.OperationalError as error:
@@ -63,7 +63,14 @@ def indexed(audit: Path) -> Path:
     return path
 
 
-def _origin(path: Path) -> tuple[int, ...] | None:
+def version_of(verdicts: Path) -> tuple[int, ...]:
+    """What tells these verdicts from others."""
+    found = verdicts.stat()
+    return VERSION, found.st_size, found.st_mtime_ns
+
+
+def origin_of(path: Path) -> tuple[int, ...] | None:
+    """Of which verdicts an index was made."""
     try:
         with closing(sqlite3.connect(path)) as database:
             found: tuple[int, ...] | None = database.execute("SELECT * FROM origin").fetchone()

@@ -19,7 +19,7 @@ from josrc.audit.files import TITLES
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
 from josrc.review.estimate import interval
-from josrc.review.index import borderline_places, folded, indexed
+from josrc.review.index import borderline_places, folded, indexed, origin_of, version_of
 
 Action = Literal["accept", "keep", "label", "remove"]
 # Outcome and label: ("keep", None), ("relabel", "cat"), ("remove", None); none: undecided.
@@ -94,18 +94,37 @@ class Filter:
 
 
 class Store:
-    """The decisions on a run, beside the index of its verdicts."""
+    """The decisions on a run, beside the index of its verdicts.
+
+    Attributes:
+        path: where decisions are.
+        verdicts: how often new verdicts have taken the place of those it was opened with.
+    """
 
     def __init__(self, audit: Path) -> None:
-        self.path = audit / "decisions.sqlite"
-        index = indexed(audit)
-        self._reading, self._writing = threading.Lock(), threading.Lock()
+        self.path, self.verdicts = audit / "decisions.sqlite", 0
+        self._reading, self._writing = threading.RLock(), threading.RLock()
+        self._open(indexed(audit))
+
+    def _open(self, index: Path) -> None:
+        self._origin = origin_of(index)
         try:
             self._writer = _connect(self.path, index)
             self._reader = _connect(self.path, index)
         except sqlite3.DatabaseError as error:
             raise UserError(f"{self.path} can't be opened: {error}.") from None
         self._check()
+
+    def refresh(self) -> int:
+        """Take up verdicts that ``josrc audit`` has written meanwhile; returns ``verdicts``."""
+        verdicts = self.path.with_name("verdicts.csv")
+        with self._writing, self._reading:
+            if verdicts.is_file() and version_of(verdicts) != self._origin:
+                index = indexed(self.path.parent)
+                self.close()
+                self._open(index)
+                self.verdicts += 1
+            return self.verdicts
 
     def _check(self) -> None:
         """Decisions and verdicts must speak of the same samples."""
@@ -205,13 +224,22 @@ class Store:
                 self._write(after)
         return len(after)
 
-    def decide(self, rows: Sequence[int], action: Action, label: str | None = None) -> list[Entry]:
+    def decide(
+        self,
+        rows: Sequence[int],
+        action: Action,
+        label: str | None = None,
+        verdicts: int | None = None,
+    ) -> list[Entry]:
         """Decide on some samples in one step; when this returns, it is on disk.
 
         Among several those that are decided already stay as they are, by whomever and whenever.
+        Who decides in sight of verdicts that are gone by now is refused.
         """
         rows = list(dict.fromkeys(rows))
         with self._writing, self._writer:
+            if verdicts not in (None, self.verdicts):
+                raise RefusedError("There are new verdicts. Look at them first.")
             self._writer.execute("BEGIN IMMEDIATE")
             if len(rows) > 1:
                 rows = [row for row in rows if self._decision(row) is None]

@@ -15,7 +15,8 @@ function decide(action, label) {
   const last = state.cards.get(rows[rows.length - 1]).place;
   selectNone();
   moveTo(nextOpen(last, new Set(rows)));
-  const body = label === undefined ? { rows, action } : { rows, action, label };
+  const body = { rows, action, verdicts: state.verdicts };
+  if (label !== undefined) body.label = label;
   state.work = state.work.then(async () => {
     try {
       const { changes } = await ask("/api/decide", body);
@@ -68,11 +69,20 @@ async function poll() {
   const query = new URLSearchParams({ since: state.latest, given: state.filter.given });
   try {
     const news = await ask(`/api/changes?${query}`);
-    if (generation !== state.generation) return;
+    if (state.verdicts !== undefined && news.verdicts !== state.verdicts) return beginAnew();
+    state.verdicts = news.verdicts;
+    if (generation !== state.generation) return undefined;
     state.latest = Math.max(state.latest, news.latest);
     applyChanges(news.changes);
     showProgress(news.progress);
   } catch { /* told already */ }
+  return undefined;
+}
+
+// josrc audit was run: other samples are flagged, for other reasons, in another order.
+function beginAnew() {
+  sessionStorage.setItem("news", "These are new verdicts: josrc audit was run.");
+  location.reload();
 }
 
 function showProgress(progress) {

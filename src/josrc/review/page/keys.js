@@ -95,6 +95,9 @@ async function begin() {
   $("given").value = "";
   $("search").value = "";
   restart();
+  const news = sessionStorage.getItem("news");
+  sessionStorage.removeItem("news");
+  if (news) tell(news);
   // Only now: a queue that is loaded twice would take cards away from under the first key.
   new IntersectionObserver(() => load(), { rootMargin: "800px" }).observe($("more"));
   $("grid").focus({ preventScroll: true });

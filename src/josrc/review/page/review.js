@@ -21,6 +21,7 @@ const state = {
   cursor: 0,
   anchor: 0, // where a range begins
   selected: new Set(), // rows
+  verdicts: undefined, // which ones are shown; new ones have another number
   decided: 0, // samples with a decision, of the class that is chosen
   latest: 0, // number of the last change that this page knows
   generation: 0, // of the filter: answers to an older one are thrown away
