@@ -94,7 +94,8 @@ def test_images_that_were_trained_on_are_no_test(
     finished: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(pictures, tmp_path / "others")
-    for data, told in ((pictures, True), (tmp_path / "others", False)):
+    (tmp_path / "link").symlink_to(pictures)
+    for data, told in ((pictures, True), (tmp_path / "link", True), (tmp_path / "others", False)):
         assert josrc("eval", finished, data, "--out", tmp_path / "eval") == 0
         assert ("The network was trained on these images" in capsys.readouterr().out) == told
 

@@ -232,7 +232,9 @@ class RunConfig(Section):
     @field_validator("log", mode="before")
     @classmethod
     def _listed(cls, names: Any) -> Any:
-        return names.split(",") if isinstance(names, str) else names
+        if not isinstance(names, str):
+            return names
+        return [name.strip() for name in names.split(",") if name.strip()]
 
     @field_validator("log")
     @classmethod

@@ -78,15 +78,20 @@ def too_good(
     config: RunConfig, summary: Mapping[str, Any], labelled: Labelled, last: bool
 ) -> list[str]:
     """A sentence on images that the network was trained on, or whose labels chose its epoch."""
-    own = is_own(labelled.name) and not labelled.name.startswith("hf:")
-    name = str(Path(labelled.name).expanduser().absolute()) if own else labelled.name
-    tests = "" if config.data.test is None else str(config.data.test)
-    if own and name == config.data.name and labelled.part != TESTS:
+    name, trained = _place(labelled.name), _place(config.data.name)
+    if name == trained and labelled.part != TESTS:
         return ["The network was trained on these images: on others it will be worse."]
+    tests = trained if config.data.test is None else _place(str(config.data.test))
     by_tests = summary.get("last10_mean") is not None and summary.get("val_chosen") is None
-    if not last and by_tests and name in (config.data.name, tests):
+    if not last and by_tests and name == tests:
         return ["These images chose the epoch of the weights, so that is too good: see --last."]
     return []
+
+
+def _place(name: str) -> str:
+    """Where data lies, however it is spelled; or what it is called."""
+    own = is_own(name) and not name.startswith("hf:")
+    return str(Path(name).expanduser().resolve()) if own else name
 
 
 def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:

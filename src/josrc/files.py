@@ -54,7 +54,7 @@ def readable(
         raise
     except kinds as error:
         # numpy's KeyError holds no key but a sentence.
-        key = isinstance(error, KeyError) and str(error.args[0]).isidentifier()
+        key = isinstance(error, KeyError) and str(*error.args[:1]).isidentifier()
         why = f"it lacks {error}" if key else reason(error)
         raise UserError(f"{path} {complaint}: {why}") from None
 

@@ -18,12 +18,13 @@ from PIL import Image
 
 import josrc
 from josrc.audit.gallery import Scores, choose
-from josrc.audit.overview import matrix, next_steps, result
+from josrc.audit.overview import matrix, next_steps, overview, result
 from josrc.audit.report import add_pictures, script_json
 from josrc.audit.thumbnails import thumbnail
 from josrc.cli import main
 from josrc.data.arrays import NAME
 from josrc.data.decode import read_picture
+from josrc.engine.health import ended_badly
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
 from josrc.run_data import open_run
@@ -332,6 +333,21 @@ def test_of_images_in_memory_no_command_is_offered_that_needs_them(
     )
     offered = [step.get("command", "") for step in next_steps(folder, config, summary)]
     assert f"josrc review {folder.path}" in offered
+
+
+def test_a_run_that_is_about_to_end_badly_is_told_before_its_summary_is_there(
+    audited_run: Callable[[], Path],
+) -> None:
+    folder = RunFolder(audited_run())
+    config, audit = folder.read_config(), folder.read_audit() or {}
+    folder.summary.unlink(missing_ok=True)
+    told, untold = (
+        json.dumps(overview(folder, config, audit, None, ended)) for ended in ({"fell": True}, {})
+    )
+    warning = ended_badly({"fell": True})
+    assert warning
+    assert json.dumps(warning)[1:-1] in told
+    assert json.dumps(warning)[1:-1] not in untold
 
 
 @pytest.mark.parametrize(

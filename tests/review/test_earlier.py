@@ -31,6 +31,15 @@ def outcomes(run: Path) -> dict[int, tuple[str, str | None]]:
     return found
 
 
+def edit(run: Path, change: Callable[[list[str]], list[str]]) -> None:
+    """Change every line of a run's verdicts."""
+    verdicts = run / "audit" / "verdicts.csv"
+    with verdicts.open(newline="", encoding="utf-8") as file:
+        first, *lines = csv.reader(file)
+    with verdicts.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([first, *map(change, lines)])
+
+
 def test_a_second_round_begins_with_the_decisions_of_the_first(
     reviewed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +74,9 @@ def test_on_the_same_labels_the_same_is_decided_again(
         f"Took 3 decisions over from {reviewed}. Not taken: 1 on what has a decision here" in said
     )
     assert "2 relabelled (2 by decision), 2 removed (2 by decision), 0 kept" in said
-    assert outcomes(twin) == {1: ("remove", None)}, "apply leaves decisions as they are"
+    assert outcomes(twin) == {
+        0: ("relabel", "cat"), 1: ("remove", None), 5: ("remove", None), 8: ("relabel", "dog"),
+    }, "its own stays, the others are kept for a third round"  # fmt: skip
 
 
 def test_a_training_never_replaces_decisions(
@@ -101,21 +112,49 @@ def test_the_review_keeps_what_it_took_over_and_one_step_undoes_it(
 
 def test_a_label_that_somebody_changed_since_is_left_to_people(reviewed: Path, twin: Path) -> None:
     decide(reviewed, ([0], "accept"), ([9], "keep"), ([17], "keep"))
-    verdicts = twin / "audit" / "verdicts.csv"
-    with verdicts.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))
-    for row, label in ((0, "cat"), (9, "dog")):  # what was decided, and another label
-        lines[row + 1][2] = label
-    with verdicts.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(lines)
+    names = [read(twin / "audit" / "verdicts.csv")[row]["id"] for row in (0, 9)]
+    labels = dict(zip(names, ("cat", "dog"), strict=True))  # what was decided, and another label
+    edit(twin, lambda cells: [*cells[:2], labels.get(cells[0], cells[2]), *cells[3:]])
     store = Store(twin / "audit")
     earlier = earlier_decisions(reviewed, store, ["cat", "dog"])
+    assert earlier_decisions(reviewed, store, []).unknown == 0, "what is kept needs no class"
     store.close()
     assert {row: decision for row, (_, decision) in earlier.decisions.items()} == {
         0: ("keep", None),
         17: ("keep", None),
     }
     assert (earlier.missing, earlier.changed) == (0, 1)
+
+
+def test_a_file_of_the_same_name_is_another_image(
+    reviewed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(reviewed, ([16], "label", "cat"), ([9], "remove"), ([17], "keep"))
+    out, again = reviewed.parent / "fixed", reviewed.parent / "again"
+    assert josrc("apply", reviewed, "--copy", "--out", out) == 0
+    assert "--decisions-of" not in capsys.readouterr().out
+    assert josrc("train", out, *FAST, "--out", again) == 0
+    assert josrc("apply", again, "--decisions-of", reviewed, "--out", out.with_suffix(".csv")) == 2
+    assert "None of the 3 decisions" in capsys.readouterr().err
+
+
+def test_what_was_removed_need_not_be_there(reviewed: Path, twin: Path) -> None:
+    decide(reviewed, ([9], "remove"))
+    verdicts = twin / "audit" / "verdicts.csv"
+    lines = verdicts.read_text(encoding="utf-8").splitlines(keepends=True)
+    verdicts.write_text("".join(line for line in lines if "cat/1.png" not in line))
+    store = Store(twin / "audit")
+    earlier = earlier_decisions(reviewed, store, [])
+    store.close()
+    assert (earlier.decisions, earlier.missing) == ({}, 1)
+
+
+def test_a_class_that_is_not_there_is_not_given(reviewed: Path, twin: Path) -> None:
+    decide(reviewed, ([9], "label", "dog"), ([10], "keep"))
+    store = Store(twin / "audit")
+    earlier = earlier_decisions(reviewed, store, ["cat"])
+    store.close()
+    assert (list(earlier.decisions), earlier.unknown) == ([10], 1)
 
 
 @pytest.mark.parametrize("fault", ["none", "itself", "other data", "no run"])
@@ -125,14 +164,17 @@ def test_what_has_no_decisions_for_a_run(
     before, message = {
         "none": (twin, f"Nobody has decided on anything in {twin}."),
         "itself": (reviewed, f"{reviewed} is the run itself"),
-        "other data": (twin, f"{twin} is a run on digits-o, and {reviewed} one on "),
+        "other data": (twin, f"None of the 1 decisions on {twin} is on a sample of this run"),
         "no run": (reviewed.parent, str(reviewed.parent)),
     }[fault]
-    if fault == "other data":
+    if fault == "other data":  # without files, and under the same numbers
         config = (twin / "config.yaml").read_text()
         (twin / "config.yaml").write_text(
             config.replace(str(reviewed.parent / "photos"), "digits-o", 1)
         )
+        for run in (reviewed, twin):
+            edit(run, lambda cells: [cells[0], "", *cells[2:]])
+        decide(twin, ([1], "keep"))
     decide(reviewed, ([1], "keep"))
     out = reviewed.parent / "c.csv"
     assert josrc("apply", reviewed, "--decisions-of", before, "--out", out) == 2
@@ -144,12 +186,8 @@ def test_decisions_on_other_images_are_none(
     reviewed: Path, twin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decide(reviewed, ([1], "keep"))
-    verdicts = twin / "audit" / "verdicts.csv"
-    with verdicts.open(newline="", encoding="utf-8") as file:
-        first, *lines = csv.reader(file)
-    with verdicts.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([first, *([f"x{cells[0]}", *cells[1:]] for cells in lines)])
-    assert josrc("review", twin, "--decisions-of", reviewed) == 2
+    edit(twin, lambda cells: [f"x{cells[0]}", *cells[1:]])
+    assert josrc("apply", twin, "--decisions-of", reviewed, "--out", twin.parent / "c.csv") == 2
     assert (
         f"None of the 1 decisions on {reviewed} is on a sample of this run"
         in capsys.readouterr().err

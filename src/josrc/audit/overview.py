@@ -93,7 +93,7 @@ def overview(
         "span": noise_span(audit),
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
-        "steps": next_steps(folder, config, audit),
+        "steps": next_steps(folder, config, audit, ended),
     }
 
 

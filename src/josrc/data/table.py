@@ -171,6 +171,7 @@ def _read_folder(root: Path) -> Table:
     parts = {name: SPLITS[name.lower()] for name in folders if name.lower() in SPLITS}
     split = len(parts) == len(folders) and TRAIN in parts.values()
     found, left_out = Builder(), Counter[str]()
+    left_out.update(LOOSE for _ in _loose(root) if split)
     for part, place in parts.items() if split else [("", TRAIN)]:
         left_out.update(LOOSE for _ in _loose(root / part))
         for label in _subfolders(root / part):

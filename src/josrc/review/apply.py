@@ -142,7 +142,7 @@ def apply_run(
         auto_remove: they may also remove samples.
         way: how images get into the folder: by copy, hard or symbolic link.
         overwrite: replace what an earlier ``apply`` wrote there.
-        decisions_of: an earlier run, whose decisions count where there is none on this one.
+        decisions_of: an earlier run, whose decisions are taken over where there is none yet.
         data_root: where the data is now, if it has moved.
         console: where the counts are told.
     """
@@ -221,19 +221,17 @@ def _later(run: Path) -> str:
 def read_decisions(
     audit: Path, before: Path | None, classes: Collection[str]
 ) -> tuple[Decided, str]:
-    """What people decided on a run, and on one before it; and a line on the latter."""
+    """What people decided on a run, with what it takes over from one before; a line on that."""
     if before is None and not (audit / "decisions.sqlite").is_file():
         return {}, ""
-    store = Store(audit)
+    store, told = Store(audit), ""
     try:
-        decided = store.decisions()
-        if before is None:
-            return decided, ""
-        earlier = earlier_decisions(before, store, classes)
+        if before is not None:
+            earlier = earlier_decisions(before, store, classes)
+            told = f"{earlier.told(before, store.take_over(earlier.decisions))}\n"
+        return store.decisions(), told
     finally:
         store.close()
-    both = earlier.decisions | decided
-    return both, f"{earlier.told(before, len(both) - len(decided))}\n"
 
 
 def corrected(

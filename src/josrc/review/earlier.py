@@ -1,7 +1,8 @@
 """Decisions on an earlier run, for one that was trained on the same images since.
 
 Who has looked at an image need not look again because a network was trained once more. A sample is
-known again by its id, which ``josrc apply`` keeps in the CSV files that it writes.
+known again by its id and its file, which the CSV files that ``josrc apply`` writes keep. Samples
+without files have numbers for ids, which say nothing of another data set's.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ class Earlier:
         decisions: by row, of the samples that are in both.
         missing: how many were made on samples that this run has not.
         changed: how many on samples that have got a third label since.
+        unknown: how many name a class that this run has not.
     """
 
     decisions: Decided
     missing: int
     changed: int
+    unknown: int
 
     def told(self, run: Path, taken: int) -> str:
         """For the screen, when so many of them were taken over."""
@@ -37,6 +40,7 @@ class Earlier:
                 (len(self.decisions) - taken, "on what has a decision here"),
                 (self.missing, "on images that are not in this run"),
                 (self.changed, "on images that have got another label since"),
+                (self.unknown, "of a class that this run has not"),
             )
             if count
         ]
@@ -51,39 +55,48 @@ def earlier_decisions(before: Path, store: Store, classes: Collection[str]) -> E
     what it was relabelled to, is kept. One that still has the label of then is relabelled again.
     """
     folder, now = RunFolder(before), RunFolder(store.path.parent.parent)
-    _check_same_data(folder, now)
-    if not (folder.audit / "decisions.sqlite").is_file():
-        raise UserError(f"Nobody has decided on anything in {before}.")
+    names = [run.read_config().data.name for run in (folder, now)]
     if folder.path.samefile(now.path):
         raise UserError(f"{before} is the run itself: its decisions are there already.")
-    then = Store(folder.audit)
-    try:
-        decided, samples = then.decisions(), then.samples()
-    finally:
-        then.close()
-    wanted = {name: (given, decided[row][1]) for row, name, given in samples if row in decided}
+    decided, samples = _read(folder)
+    if not decided:
+        raise UserError(f"Nobody has decided on anything in {before}.")
+    wanted = {
+        (name, path): (given, decided[row][1])
+        for row, name, path, given in samples
+        if row in decided and (path or names[0] == names[1])
+    }
     found: Decided = {}
-    changed = 0
-    for row, name, given in store.samples():
-        if name not in wanted:
+    changed = unknown = 0
+    for row, name, path, given in store.samples():
+        if (name, path) not in wanted:
             continue
-        label, (outcome, corrected) = wanted.pop(name)
+        label, (outcome, corrected) = wanted.pop((name, path))
         right = corrected or label
-        if given not in (label, right) or right not in classes:
+        if given not in (label, right):
             changed += 1
         elif outcome == "remove":
             found[row] = name, ("remove", None)
+        elif given == right:
+            found[row] = name, ("keep", None)
+        elif right in classes:
+            found[row] = name, ("relabel", right)
         else:
-            found[row] = name, ("keep", None) if given == right else ("relabel", right)
-    if not found:
+            unknown += 1
+    missing = len(decided) - len(found) - changed - unknown
+    removed = sum(outcome == "remove" for _, (outcome, _) in wanted.values())
+    if missing == len(decided) and removed < missing:  # what was removed need not be here
         raise UserError(
-            f"None of the {len(decided):,} decisions on {before} is on a sample of this run."
+            f"None of the {missing:,} decisions on {before} is on a sample of this run."
         )
-    return Earlier(found, len(wanted), changed)
+    return Earlier(found, missing, changed, unknown)
 
 
-def _check_same_data(before: RunFolder, now: RunFolder) -> None:
-    """Data known by name has numbers for ids: those of another data set say nothing."""
-    then, here = (folder.read_config().data.name for folder in (before, now))
-    if then != here and not (Path(then).is_absolute() and Path(here).is_absolute()):
-        raise UserError(f"{before.path} is a run on {then}, and {now.path} one on {here}.")
+def _read(folder: RunFolder) -> tuple[Decided, list[tuple[int, str, str, str]]]:
+    if not (folder.audit / "decisions.sqlite").is_file():
+        return {}, []
+    store = Store(folder.audit)
+    try:
+        return store.decisions(), store.samples()
+    finally:
+        store.close()

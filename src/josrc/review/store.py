@@ -207,9 +207,9 @@ class Store:
         found = self._read("SELECT row, id, outcome, label FROM decision", [])
         return {row: (sample_id, (outcome, label)) for row, sample_id, outcome, label in found}
 
-    def samples(self) -> list[tuple[int, str, str]]:
-        """Row, id and given label of every sample."""
-        return self._read("SELECT row, id, given FROM sample ORDER BY row", [])
+    def samples(self) -> list[tuple[int, str, str, str]]:
+        """Row, id, path and given label of every sample."""
+        return self._read("SELECT row, id, path, given FROM sample ORDER BY row", [])
 
     def take_over(self, decisions: Decided) -> int:
         """Decide as others did, in one step, where nothing is decided yet; returns how often."""
@@ -327,7 +327,7 @@ def count_decisions(audit: Path) -> int:
         with closing(sqlite3.connect(path)) as database:
             return int(database.execute("SELECT count(*) FROM decision").fetchone()[0])
     except sqlite3.DatabaseError as error:
-        raise UserError(f"{path} can't be opened: {error}.") from None
+        raise UserError(f"{path} can't be opened: {error}. Move it away.") from None
 
 
 def accepted(verdict: str, suggested: str) -> tuple[Action, str | None]:
