@@ -8,6 +8,9 @@ from typing import Any
 
 from josrc.review.store import Store
 
+# A training that is soon over.
+FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
+
 
 def decide(run: Path, *steps: tuple[Any, ...]) -> None:
     """Take some steps, each with the arguments of ``Store.decide``."""

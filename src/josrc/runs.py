@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from josrc.judged import held_out_answers, report
 from josrc.logs import create_loggers
 from josrc.plots import Pictures, plot_views
 from josrc.resolution import Values, merge, nested, resolve
-from josrc.review.store import count_decisions
+from josrc.review.store import check_undecided
 from josrc.run_data import doubtful, in_files, prepared, settled, source_of_run
 from josrc.sizing import OWN_IMAGES, describe, sized_values
 from josrc.terminal import Terminal, say
@@ -276,13 +275,7 @@ def start(
 def _prepared_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
     """A folder for a new run, which never costs anybody the work of a review."""
     folder = prepare_folder(out, config, overwrite)
-    decisions = count_decisions(folder.audit)
-    if decisions:
-        name = shlex.quote(str(folder.path))
-        raise UserError(
-            f"{folder.path} holds {decisions:,} decisions of a review, which would be lost. Name "
-            f"another --out, and take them over later: josrc review NEW --decisions-of {name}"
-        )
+    check_undecided(folder.path)
     return folder
 
 

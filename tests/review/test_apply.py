@@ -20,10 +20,9 @@ from josrc.data.source import load_source
 from josrc.review.again import train_again
 from josrc.run_data import settled
 from josrc.runs import plan
-from reviewing import decide, read
+from reviewing import FAST, decide, read
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
-FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
 
 
 def labels(run: Path) -> dict[str, str]:

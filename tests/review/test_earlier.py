@@ -13,9 +13,7 @@ import pytest
 from commands import josrc
 from josrc.review.earlier import earlier_decisions
 from josrc.review.store import Store
-from reviewing import decide, read
-
-FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
+from reviewing import FAST, decide, read
 
 
 @pytest.fixture

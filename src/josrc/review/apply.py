@@ -19,7 +19,7 @@ from josrc.data.noise import CLEAN
 from josrc.engine.runfolder import RunFolder
 from josrc.errors import UserError
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
-from josrc.review.earlier import earlier_decisions
+from josrc.review.earlier import take_over
 from josrc.review.index import read_verdicts
 from josrc.review.store import Decided, Decision, Store, accepted
 from josrc.terminal import say
@@ -227,8 +227,7 @@ def read_decisions(
     store, told = Store(audit), ""
     try:
         if before is not None:
-            earlier = earlier_decisions(before, store, classes)
-            told = f"{earlier.told(before, store.take_over(earlier.decisions))}\n"
+            told = f"{take_over(before, store, classes)}\n"
         return store.decisions(), told
     finally:
         store.close()

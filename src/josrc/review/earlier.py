@@ -48,6 +48,12 @@ class Earlier:
         return f"Took {taken:,} decisions over from {run}.{left}"
 
 
+def take_over(before: Path, store: Store, classes: Collection[str]) -> str:
+    """Decide on the samples of a store as was decided on the run ``before``; what became of it."""
+    earlier = earlier_decisions(before, store, classes)
+    return earlier.told(before, store.take_over(earlier.decisions))
+
+
 def earlier_decisions(before: Path, store: Store, classes: Collection[str]) -> Earlier:
     """Decisions on the run ``before``, as they apply to the samples of a store.
 

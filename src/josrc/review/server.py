@@ -50,7 +50,7 @@ def serve(
     from josrc.engine.runfolder import RunFolder
     from josrc.judged import NOT_THERE
     from josrc.review.app import Review, create_app
-    from josrc.review.earlier import earlier_decisions
+    from josrc.review.earlier import take_over
     from josrc.review.store import Store
     from josrc.run_data import open_run
 
@@ -66,8 +66,7 @@ def serve(
         if opened.changes:
             say(console, f"{opened.changes.told()} {NOT_THERE}")
         if decisions_of is not None:
-            earlier = earlier_decisions(decisions_of, store, opened.source.closed_names)
-            say(console, earlier.told(decisions_of, store.take_over(earlier.decisions)))
+            say(console, take_over(decisions_of, store, opened.source.closed_names))
         token = secrets.token_urlsafe(32)
         with _listening(port) as listening:
             port = listening.getsockname()[1]

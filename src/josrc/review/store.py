@@ -6,6 +6,7 @@ there, so that steps can be undone and other tabs hear of them.
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -318,16 +319,22 @@ class Store:
             return self._reader.execute(sql, values).fetchall()
 
 
-def count_decisions(audit: Path) -> int:
-    """How many decisions there are on a run; none where nobody has reviewed it."""
-    path = audit / "decisions.sqlite"
+def check_undecided(run: Path) -> None:
+    """Raise an error if anybody has decided on a run that is about to be replaced."""
+    path = run / "audit" / "decisions.sqlite"
     if not path.is_file():
-        return 0
+        return
     try:
         with closing(sqlite3.connect(path)) as database:
-            return int(database.execute("SELECT count(*) FROM decision").fetchone()[0])
+            (count,) = database.execute("SELECT count(*) FROM decision").fetchone()
     except sqlite3.DatabaseError as error:
         raise UserError(f"{path} can't be opened: {error}. Move it away.") from None
+    if count:
+        raise UserError(
+            f"{run} holds {count:,} decisions of a review, which would be lost. Name another "
+            f"--out, and take them over later: josrc review NEW --decisions-of "
+            f"{shlex.quote(str(run))}"
+        )
 
 
 def accepted(verdict: str, suggested: str) -> tuple[Action, str | None]:
