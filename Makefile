@@ -12,7 +12,7 @@ TEST_WORKERS ?= 2
 help:
 	@echo "make demo    train on noisy digits for a minute and see what josrc finds"
 	@echo "make test    run the tests"
-	@echo "make lint    ruff and mypy --strict"
+	@echo "make lint    ruff, mypy --strict, and whether imports point down"
 	@echo "make format  let ruff rewrite the sources"
 
 demo: $(VENV)/.base
@@ -25,6 +25,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from josrc.cli import main
+from josrc.cli.main import main
 
 
 def josrc(*arguments: object) -> int:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +63,7 @@ def small_cifar(monkeypatch: pytest.MonkeyPatch) -> None:
             classes=[f"class {i}" for i in range(100)],
         )
 
-    monkeypatch.setattr("josrc.data.cifar._read", read)
+    monkeypatch.setattr("josrc.data.datasets.cifar._read", read)
 
 
 # What somebody may have called a class, and a file.
@@ -70,18 +71,27 @@ HOSTILE_CLASS, HOSTILE_FILE = "<img src=x onerror=alert(1)>", 'it\'s "quoted" <b
 HOSTILE_REASON = "</script><script>alert(2)</script><!-- the end -->"
 
 
+def in_order(source: Any, ids: list[str], given: list[int], classes: list[str]) -> Any:
+    """A source of images in files, its samples and classes in another order."""
+    known = list(source.ids)
+    order = np.array([known.index(name) for name in ids])
+    files, names = source.files.take(order), source.sample_ids.take(order)
+    labels = {"given": np.array(given), "class_names": classes}
+    return replace(source, images=files, files=files, sample_ids=names, **labels)
+
+
 @pytest.fixture
-def audited_run(tmp_path: Path) -> Callable[[], Path]:
+def audited_run(tmp_path: Path) -> Callable[..., Path]:
     """Makes a run on nine images in files whose verdicts are known, without training anything.
 
     Three classes, one of them hostile. Images 0 to 3 are mislabelled, ever less certainly, 4 and 5
     out of distribution, 6 is borderline, 7 and 8 are clean.
     """
-    from josrc.audit.files import COLUMNS, TITLES
-    from josrc.engine.runfolder import RunFolder
-    from josrc.runs import configure
+    from josrc.engine.run_folder import RunFolder
+    from josrc.runs.snapshot import write_record
+    from josrc.runs.start import plan
+    from josrc.verdicts.table import COLUMNS, TITLES
 
-    classes = ["cat", HOSTILE_CLASS, "dog"]
     # given label, verdict, suggested label, p_clean, p_ood, confidence
     found = [
         (0, 1, 1, 0.01, 0.00, 0.99),
@@ -95,11 +105,11 @@ def audited_run(tmp_path: Path) -> Callable[[], Path]:
         (2, 0, None, 0.99, 0.00, 0.99),
     ]
 
-    def make() -> Path:
-        rows = []
+    def make(third: str = "dog") -> Path:
+        classes, folders, rows = ["cat", HOSTILE_CLASS, third], ["cat", HOSTILE_CLASS, "dog"], []
         for number, (given, verdict, suggested, *scores) in enumerate(found):
             name = HOSTILE_FILE if number == 1 else f"image {number}.png"
-            path = tmp_path / "photos" / classes[given] / name
+            path = tmp_path / "photos" / folders[given] / name
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (60 + number, 40), (20 * number, 90, 120)).save(path)
             title = "" if suggested is None else classes[suggested]
@@ -108,7 +118,10 @@ def audited_run(tmp_path: Path) -> Callable[[], Path]:
             rows.append((ident, path, classes[given], TITLES[verdict], title, *scores, reason))
         folder = RunFolder(tmp_path / "run")
         folder.path.mkdir()
-        folder.config.write_text(configure(str(tmp_path / "photos"), epochs=3).to_yaml())
+        config, source = plan(str(tmp_path / "photos"), epochs=3)
+        ids = [str(row[0]) for row in rows]
+        write_record(folder.samples, in_order(source, ids, [one[0] for one in found], classes))
+        folder.config.write_text(config.to_yaml())
         folder.write_metrics(
             [{"epoch": e, "agreement": 50.0 + e, "n_clean": 9 - e, "n_id": e} for e in (1, 2, 3)]
         )
@@ -150,11 +163,12 @@ def reviewed(tmp_path: Path) -> Path:
     four are mislabelled as the next class, with falling confidence, then one is out of
     distribution, and three are clean. The first image of ``cat`` has quotes in its name.
     """
-    from josrc.audit.files import COLUMNS
-    from josrc.engine.runfolder import RunFolder
-    from josrc.run_data import prepared
-    from josrc.runs import plan
-    from josrc.terminal import Terminal
+    from josrc._console import Terminal
+    from josrc.engine.run_folder import RunFolder
+    from josrc.runs.data import prepared
+    from josrc.runs.snapshot import write_record
+    from josrc.runs.start import plan
+    from josrc.verdicts.table import COLUMNS
 
     photos = tmp_path / "photos"
     for name in CLASSES:
@@ -166,6 +180,7 @@ def reviewed(tmp_path: Path) -> Path:
     assert source is not None
     source = prepared(source, config, Terminal(quiet=True))
     folder = RunFolder(tmp_path / "run")
+    write_record(folder.samples, source)
     folder.create(config, source, torch.device("cpu"))
     folder.audit.mkdir()
     with (folder.audit / "verdicts.csv").open("w", newline="", encoding="utf-8") as file:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from commands import josrc
-from josrc.engine.program import Program
+from josrc.engine.state import Program
 
 STEP = 7
 

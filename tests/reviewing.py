@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from josrc.review.store import Store
+from josrc.review.decisions import Store
 
 # A training that is soon over.
 FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]

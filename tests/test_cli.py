@@ -286,7 +286,7 @@ def test_two_processes_never_write_one_run(
 
 def test_help_answers_without_importing_torch() -> None:
     code = (
-        "import sys; from josrc.cli import main\n"
+        "import sys; from josrc.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'matplotlib', 'timm')))"

@@ -11,10 +11,11 @@ import pytest
 
 from josrc.config import OptimizerConfig, RunConfig
 from josrc.data.source import NAMES
+from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.methods import method_names
 from josrc.methods.josrc import JoSRCSettings
-from josrc.resolution import (
+from josrc.runs.resolve import (
     load_run_config,
     merge,
     nested,
@@ -23,7 +24,7 @@ from josrc.resolution import (
     recipe_names,
     recipe_text,
 )
-from josrc.runs import configure
+from josrc.runs.start import configure
 
 
 def config(*pairs: str, data: str = "digits-o", yaml: str = "", **options: Any) -> RunConfig:
@@ -306,17 +307,17 @@ def test_a_recipe_begins_with_the_command_that_runs_it(recipe: str) -> None:
 def test_a_resolved_configuration_survives_its_file(pairs: list[str], tmp_path: Path) -> None:
     run = config(*pairs)
     (tmp_path / "config.yaml").write_text(run.to_yaml(), encoding="utf-8")
-    assert load_run_config(tmp_path / "config.yaml") == run
+    assert load_run_config(RunFolder(tmp_path)) == run
 
 
 def test_what_is_no_run_configuration_is_told(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     with pytest.raises(UserError, match=r"config\.yaml does not exist: .* is not a josrc run"):
-        load_run_config(path)
+        load_run_config(RunFolder(tmp_path))
     for text in ("epochs: 3", "method: josrc", "method: {}"):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=r"config\.yaml names no method"):
-            load_run_config(path)
+            load_run_config(RunFolder(tmp_path))
 
 
 # --- the optimizer's schedule --------------------------------------------------------------------

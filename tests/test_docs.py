@@ -26,7 +26,7 @@ import yaml
 from PIL import Image
 
 from josrc import methods
-from josrc.cli import app, main
+from josrc.cli.main import app, main
 from josrc.config import RunConfig
 
 ROOT = Path(__file__).parents[1]

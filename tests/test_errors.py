@@ -109,7 +109,7 @@ def test_a_copy_that_does_not_fit_names_the_folder(
     def fails(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("josrc.review.output.shutil.copyfile", fails)
+    monkeypatch.setattr("josrc.review.write.shutil.copyfile", fails)
     out = reviewed.parent / "clean"
     assert josrc("apply", reviewed, "--auto", "0.5", "--copy", "--out", out) == 2
     assert f"josrc: {out} {ROOM}" in said(capsys)
@@ -119,7 +119,7 @@ def test_a_manifest_that_may_not_be_read_is_told_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.csv").write_text("path,label\n")
-    monkeypatch.setattr("josrc.data.table.rows_of", refusing(errno.EACCES))
+    monkeypatch.setattr("josrc.data.readers.manifest.rows_of", refusing(errno.EACCES))
     assert josrc("train", tmp_path / "m.csv") == 2
     assert "m.csv can't be read as a manifest: Permission denied. Take another" in said(capsys)
 

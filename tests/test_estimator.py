@@ -18,10 +18,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 import josrc
 from josrc import NoisyLabelClassifier
-from josrc.engine.runfolder import RunFolder
+from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, UserError
-from josrc.runs import Run, plan
+from josrc.runs.run import Run
+from josrc.runs.start import plan
 
 DATA = load_digits(n_class=4)
 X = np.round(DATA.images[:240] * 15.9).astype(np.uint8)

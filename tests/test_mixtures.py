@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import beta, norm
 
-from josrc.mixtures import (
+from josrc.selection import (
     beta_densities,
     fit_beta_mixture,
     large_loss_probability,

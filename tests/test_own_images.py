@@ -21,7 +21,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from commands import josrc
-from josrc.runs import Run, plan
+from josrc.runs.run import Run
+from josrc.runs.start import plan
 
 FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
 STREAMED = ["data.resident=false", "--workers", "2"]

@@ -20,15 +20,16 @@ from commands import josrc
 from josrc.bench.plan import planned
 from josrc.bench.suite import run_suite
 from josrc.config import DataConfig
-from josrc.data import clothing1m, food101n, load_source
+from josrc.data import load_source
+from josrc.data.datasets import clothing1m, food101n
+from josrc.data.datasets._published import told
 from josrc.data.loaders import balanced_order
 from josrc.data.noise import CLEAN, ID
-from josrc.data.published import told
 from josrc.data.source import with_noise
 from josrc.engine.metrics import Truth
 from josrc.engine.trainer import Trainer
 from josrc.errors import TrainingFailedError, UserError
-from josrc.resolution import resolve
+from josrc.runs.resolve import resolve
 
 TINY = ["--model", "test_resnet", "--no-pretrained", "--image-size", "32", "--device", "cpu"]
 FAST = [*TINY, "--batch-size", "16", "--epochs", "1", "--workers", "1"]

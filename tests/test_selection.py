@@ -10,8 +10,8 @@ import torch
 from scipy.optimize import brentq
 from scipy.spatial.distance import jensenshannon
 
+from josrc.distributed import mean_over
 from josrc.losses import smooth_labels
-from josrc.means import mean_over
 from josrc.selection import (
     CLEAN,
     ID,

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from commands import josrc
+from josrc.cli._settings import settings_of
 from josrc.config import RunConfig
 from josrc.methods import get_method, method_names
-from josrc.settings import settings_of
 
 
 @pytest.mark.parametrize("method", method_names())

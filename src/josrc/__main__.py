@@ -1,5 +1,5 @@
 """``python -m josrc`` is ``josrc``."""
 
-from josrc.cli import main
+from josrc.cli.main import main
 
 main()

@@ -1,6 +1,6 @@
 """Configuration: everything that decides what a run is, with its defaults.
 
-How a recipe, a file and the command line come to be one is in ``resolution.py``.
+How a recipe, a file and the command line come to be one is in ``runs/resolve.py``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from josrc.errors import closest
-
 # A run may be resumed from another folder, so its files keep their whole path.
 File = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 # A run stays the same run wherever it is computed, its data lies and its numbers are shown.
 CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root"}
+# What stands in a run's configuration where runs on named data have their recipe.
+OWN_IMAGES = "own-images"
 NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
 
 
@@ -235,16 +235,6 @@ class RunConfig(Section):
         if not isinstance(names, str):
             return names
         return [name.strip() for name in names.split(",") if name.strip()]
-
-    @field_validator("log")
-    @classmethod
-    def _known_loggers(cls, names: list[str]) -> list[str]:
-        from josrc.logs import logger_names
-
-        for name in names:
-            if name not in logger_names():
-                raise ValueError(f"There is no logger '{name}'.{closest(name, logger_names())}")
-        return names
 
     def flat(self) -> dict[str, Any]:
         """Every value by its whole key, as ``optimizer.lr``."""

@@ -8,10 +8,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from josrc.audit.files import TITLES
-from josrc.engine.runfolder import free_name
-from josrc.runs import Run, configure, start
-from josrc.terminal import say
+from josrc._console import say
+from josrc.engine.run_folder import free_name
+from josrc.runs.run import Run
+from josrc.runs.start import configure, start
+from josrc.verdicts.table import TITLES
 
 NOISE, RATE = "symmetric", 0.5
 

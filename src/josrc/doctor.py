@@ -20,7 +20,7 @@ from rich.console import Console
 
 from josrc.data.source import LOADERS, check_name, is_own
 from josrc.engine.device import device_name
-from josrc.engine.runfolder import versions
+from josrc.engine.run_folder import versions
 from josrc.errors import UserError
 
 # What is found, by name, in the order in which it is shown.
@@ -90,7 +90,7 @@ def missing_packages(required: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _space() -> Findings:
-    from josrc.data.own import available_memory
+    from josrc.data.prepare import available_memory
     from josrc.data.workers import default_workers
 
     yield "memory", f"{_size(available_memory())} free, {default_workers(10**6)} cores for decoding"
@@ -130,10 +130,10 @@ def _size(count: float) -> str:
 # Module and function that check the files of each data set; imported when they are asked for.
 CHECKS = {
     "digits-o": ("josrc.doctor", "check_loads"),
-    "cifar100n-c": ("josrc.data.cifar", "check"),
-    "cifar80n-o": ("josrc.data.cifar", "check"),
-    "clothing1m": ("josrc.data.clothing1m", "check"),
-    "food101n": ("josrc.data.food101n", "check"),
+    "cifar100n-c": ("josrc.data.datasets.cifar", "check"),
+    "cifar80n-o": ("josrc.data.datasets.cifar", "check"),
+    "clothing1m": ("josrc.data.datasets.clothing1m", "check"),
+    "food101n": ("josrc.data.datasets.food101n", "check"),
 }
 
 
@@ -167,12 +167,12 @@ def check_loads(folder: Path | None, console: Console) -> Iterator[str]:
 
 def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
-    from josrc.data.classes import odd_classes
-    from josrc.data.copies import listed, tally
-    from josrc.data.sidecars import describe_left_out
-    from josrc.run_data import prepared
-    from josrc.runs import plan
-    from josrc.sizing import describe_classes
+    from josrc.data.class_checks import odd_classes
+    from josrc.data.duplicates import listed, tally
+    from josrc.data.readers.folder import describe_left_out
+    from josrc.runs.data import prepared
+    from josrc.runs.intro import describe_classes
+    from josrc.runs.start import plan
 
     config, source = plan(name, **manifest)
     assert source is not None

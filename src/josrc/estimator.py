@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from josrc.data.arrays import check_labels
-from josrc.runs import Run, train
+from josrc.data.readers.arrays import check_labels
+from josrc.runs.run import Run
+from josrc.runs.start import train
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from josrc.means import batch_mean
+from josrc.distributed import batch_mean
 
 # Below this probability a logarithm is held fast: log2 of it is about -23 bits.
 PROBABILITY_FLOOR = 1e-7

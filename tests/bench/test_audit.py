@@ -12,18 +12,18 @@ import pytest
 import torch
 from rich.console import Console
 
-from josrc.bench import cleanlab_side
+from josrc.bench import cleanlab as cleanlab_side
 from josrc.bench.audit import planned, run_audits
-from josrc.bench.cleanlab_side import Fold, judge_with_cleanlab, predict
+from josrc.bench.cleanlab import Fold, judge_with_cleanlab, predict
 from josrc.bench.paper import Cell
 from josrc.bench.plan import run_behind
 from josrc.bench.render import render, show
 from josrc.bench.results import AuditResult, ResultKey, load_results
 from josrc.bench.tables import FOLDERS, measure_cell
 from josrc.data.source import load_source
-from josrc.engine.program import Program
+from josrc.engine.state import Program
 from josrc.errors import UserError
-from josrc.runs import configure
+from josrc.runs.start import configure
 
 CELL = "audit/digits-o-symmetric-0.3"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from josrc.cli import main
+from josrc.cli.main import main
 
 
 def test_both_loaders_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

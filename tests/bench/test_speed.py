@@ -15,8 +15,8 @@ from rich.console import Console
 from josrc.bench import speed
 from josrc.bench.reference import ViewsDataset, reference_steps
 from josrc.data.source import Source
-from josrc.engine.program import Program
-from josrc.runs import configure
+from josrc.engine.state import Program
+from josrc.runs.start import configure
 
 CPU = torch.device("cpu")
 KEYS = """

@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 
 from josrc.bench import speed_images
-from josrc.bench.pictures import write_images
+from josrc.bench.generated import write_images
 from josrc.bench.reference import ViewsDataset, reference_steps
-from josrc.cli import main
-from josrc.engine.program import Program
+from josrc.cli.main import main
+from josrc.engine.state import Program
 from josrc.errors import UserError
 
 CPU = torch.device("cpu")

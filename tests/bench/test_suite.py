@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from bench_results import PutResult
-from josrc import runs
 from josrc.bench import plan
 from josrc.bench import suite as suite_module
 from josrc.bench.progress import SuiteProgress, duration
@@ -19,9 +18,10 @@ from josrc.bench.results import ResultKey, load_results
 from josrc.bench.suite import run_suite
 from josrc.bench.tables import FOLDERS
 from josrc.config import RunConfig
-from josrc.engine.runfolder import RunFolder
+from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
+from josrc.runs import start
 
 
 def run(tmp_path: Path, **changes: object) -> str:
@@ -80,7 +80,7 @@ def test_processes_share_a_suite(
     # And one that the other process ends after this one has looked for what is missing.
     def configure(*arguments: object, **options: object) -> RunConfig:
         put_result(f"results/{Path(place).parent}", epochs=1, device="another's")
-        return runs.configure(*arguments, **options)  # type: ignore[arg-type]
+        return start.configure(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(suite_module, "configure", configure)
     text = run(tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from josrc.runs import report
+from josrc.runs.start import report
 
 pytestmark = pytest.mark.browser
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from josrc.cli import main
+from josrc.cli.main import main
 from josrc.review.estimate import interval
 from josrc.review.index import spot_check
 

@@ -8,7 +8,7 @@ from josrc.data import load_source
 from josrc.data.noise import draw_labels, kind_of, transition_matrix
 from josrc.data.source import with_noise
 from josrc.errors import UserError
-from josrc.resolution import resolve
+from josrc.runs.resolve import resolve
 
 KINDS = ["symmetric", "asymmetric", "block", "superclass"]
 # Seven closed classes in superclasses of three, three and one, then two open classes:

@@ -8,7 +8,8 @@ from sklearn.datasets import load_digits
 from torchvision.datasets import CIFAR100
 
 from josrc.config import DataConfig
-from josrc.data import Source, cifar, digits, load_source
+from josrc.data import Source, load_source
+from josrc.data.datasets import cifar, digits
 from josrc.data.source import LOADERS
 from josrc.errors import UserError
 

@@ -15,8 +15,9 @@ from PIL import Image
 
 import josrc
 from josrc.config import DataConfig, RunConfig, ViewConfig
+from josrc.data.assemble import open_source
 from josrc.data.loaders import Batch, EvaluationSet, Loader, ResidentLoader, loader_for
-from josrc.data.own import open_source, prepare_source
+from josrc.data.prepare import prepare_source
 from josrc.data.source import Source
 from josrc.data.staging import Staging
 from josrc.data.views import Normalise, create_view

@@ -14,12 +14,12 @@ from josrc.engine.capture import (
     create_stepper,
 )
 from josrc.engine.metrics import right_answers
-from josrc.engine.program import Program
+from josrc.engine.state import Program
 from josrc.errors import UserError
 from josrc.methods import method_names
 from josrc.methods.base import Scalars, StepResult
-from josrc.run_data import settled
-from josrc.runs import configure
+from josrc.runs.data import settled
+from josrc.runs.start import configure
 
 
 def program(method: str, device: str, **options: object) -> Program:

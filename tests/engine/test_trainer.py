@@ -16,14 +16,15 @@ import torch
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
 from josrc.engine.checkpoint import load_tensors, save_tensors
-from josrc.engine.events import Listener
+from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import COLUMNS, Truth
-from josrc.engine.program import Program, set_optimizer
-from josrc.engine.runfolder import RunFolder
+from josrc.engine.optimizer import set_optimizer
+from josrc.engine.run_folder import RunFolder
+from josrc.engine.state import Program
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
-from josrc.run_data import settled
-from josrc.runs import configure
+from josrc.runs.data import settled
+from josrc.runs.start import configure
 
 
 def small(**options: Any) -> tuple[RunConfig, Source]:

@@ -11,7 +11,7 @@ from torch import nn
 from josrc.errors import UserError
 from josrc.methods import get_method
 from josrc.methods.base import SmallLossSettings, TwoNetworks, describe_both
-from josrc.runs import configure
+from josrc.runs.start import configure
 
 SMALL_LOSS = ["coteaching", "coteaching-plus", "jocor"]
 

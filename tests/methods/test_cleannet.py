@@ -25,7 +25,7 @@ from josrc.methods.cleannet import (
     verification_loss,
 )
 from josrc.models import Classifier
-from josrc.runs import configure
+from josrc.runs.start import configure
 
 CLEAN, ID = 0, 1
 NOISE = {"noise": "symmetric", "rate": 0.5}

@@ -12,7 +12,7 @@ from torch import nn
 
 from josrc.methods.coteaching import Coteaching
 from josrc.methods.coteaching_plus import CoteachingPlus, CoteachingPlusSettings
-from josrc.runs import configure
+from josrc.runs.start import configure
 
 CLEAN, ID = 0, 1
 

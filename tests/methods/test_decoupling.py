@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 
 from josrc.config import RunConfig
 from josrc.methods.decoupling import Decoupling, DecouplingSettings
-from josrc.runs import configure
+from josrc.runs.start import configure
 
 # Probabilities of two networks and the given label. The networks disagree on samples 1 and 3.
 SAMPLES = [

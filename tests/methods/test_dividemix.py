@@ -11,8 +11,8 @@ from scipy.special import log_softmax, softmax
 from torch import nn
 
 from josrc.data.loaders import Batch
+from josrc.methods._mixup import draw
 from josrc.methods.dividemix import DivideMix, DivideMixSettings, sharpen
-from josrc.mixup import draw
 
 Array = np.ndarray
 CLEAN, ID = 0, 1

@@ -11,9 +11,9 @@ from scipy.special import log_softmax, softmax
 from torch import nn
 
 from josrc.data.loaders import Batch
+from josrc.methods._mixup import draw
 from josrc.methods.base import StepResult
 from josrc.methods.m_correction import MCorrection, MCorrectionSettings
-from josrc.mixup import draw
 
 CLEAN, ID = 0, 1
 SIZE, CLASSES = 7, 3

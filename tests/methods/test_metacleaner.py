@@ -15,7 +15,7 @@ from josrc.data.loaders import grouped_order
 from josrc.errors import UserError
 from josrc.methods.metacleaner import MetaCleaner, MetaCleanerSettings
 from josrc.models import Classifier
-from josrc.runs import train
+from josrc.runs.start import train
 
 FEATURES, CLASSES = 5, 3
 # Two groups of two, one pair of which is none, and a sample left over.

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from josrc.data.source import load_source
-from josrc.engine.runfolder import RunFolder
+from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
-from josrc.run_data import settled
-from josrc.runs import configure
+from josrc.runs.data import settled
+from josrc.runs.start import configure
 
 # By how many points of test accuracy each method must be better than plain training.
 MARGINS = {

@@ -17,9 +17,9 @@ from PIL import Image
 
 from commands import josrc
 from josrc.data.source import load_source
-from josrc.review.again import train_again
-from josrc.run_data import settled
-from josrc.runs import plan
+from josrc.review.retrain import train_again
+from josrc.runs.data import settled
+from josrc.runs.start import plan
 from reviewing import FAST, decide, read
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"

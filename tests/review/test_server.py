@@ -18,10 +18,10 @@ import pytest
 from PIL import Image
 
 from commands import josrc
-from josrc.cli import main
+from josrc.cli.main import main
 from josrc.data.source import load_source
-from josrc.review.store import Store
-from josrc.runs import configure
+from josrc.review.decisions import Store
+from josrc.runs.start import configure
 
 Serving = Callable[[Path], tuple[Any, str]]
 OTHER = "http://evil.example"

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from josrc.audit.measures import Measures, measure, measure_sure
-from josrc.audit.verdicts import Findings, judge
-from josrc.bench.cleanlab_side import (
+from josrc._console import say
+from josrc._io import write_text
+from josrc.bench.cleanlab import (
     FOLDS,
     check_cleanlab,
     cross_validate,
@@ -26,14 +26,14 @@ from josrc.bench.suite import begin_or_go_on, keep, what_is_missing
 from josrc.data.noise import Labels
 from josrc.data.source import Source, load_source
 from josrc.engine.device import choose_device, device_name
-from josrc.engine.program import Program
-from josrc.engine.runfolder import RunFolder, versions
+from josrc.engine.run_folder import RunFolder, versions
+from josrc.engine.state import Program
 from josrc.engine.trainer import Trainer
 from josrc.errors import FolderInUseError, InterruptedRunError, TrainingFailedError, UserError
-from josrc.files import write_text
-from josrc.run_data import settled
-from josrc.runs import configure, listeners
-from josrc.terminal import say
+from josrc.runs.data import settled
+from josrc.runs.start import configure, listeners
+from josrc.verdicts.measures import Measures, measure, measure_sure
+from josrc.verdicts.rule import Findings, judge
 
 RECIPE = "augmented"
 OURS, THEIRS = AUDIT_SIDES

@@ -9,12 +9,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from josrc._io import write_csv
 from josrc.bench.paper import CELLS, SYM20, TABLES, Cell
 from josrc.bench.plan import RECIPES, SUITES, Entry
 from josrc.bench.results import Result, Results
 from josrc.bench.tables import recipes_of, runs_of
-from josrc.files import write_csv
-from josrc.plots import create_figure, save_figure
+from josrc.runs.plots import create_figure, save_figure
 
 # Okabe and Ito's palette, which colour-blind people can tell apart; Jo-SRC has the strongest.
 COLOURS = {

@@ -17,19 +17,19 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from josrc.bench.pictures import QUALITY, write_images
+from josrc._console import say
+from josrc._io import write_text
+from josrc.bench.generated import QUALITY, write_images
 from josrc.bench.reference import file_transform
 from josrc.bench.speed import short_name
 from josrc.config import DataConfig, ViewConfig
+from josrc.data.assemble import TILE, open_source
 from josrc.data.loaders import StreamingLoader
-from josrc.data.own import TILE, open_source
 from josrc.data.views import Normalise, create_view
 from josrc.data.workers import default_workers
 from josrc.engine.device import choose_device, device_name
-from josrc.engine.runfolder import versions
-from josrc.files import write_text
+from josrc.engine.run_folder import versions
 from josrc.models.factory import IMAGENET
-from josrc.terminal import say
 
 SIZES = ((1024, 768), (500, 400))
 CROP, VIEWS = 224, 2

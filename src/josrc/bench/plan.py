@@ -172,7 +172,7 @@ def run_behind(audit: ResultKey) -> ResultKey | None:
 
 
 def request(key: ResultKey) -> dict[str, Any]:
-    """What the run of a result asks of ``josrc.runs.configure``, beside the data."""
+    """What the run of a result asks of ``josrc.runs.start.configure``, beside the data."""
     recipe, _, variant = key.recipe.partition("-")
     method: dict[str, Any] = {"variant": variant} if variant else {}
     noise = key.cell.noise

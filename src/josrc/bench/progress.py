@@ -6,7 +6,7 @@ import time
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from josrc.engine.events import Listener
+from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import Row
 
 

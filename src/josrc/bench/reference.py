@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from josrc.config import RunConfig
-from josrc.data.files import ImageFiles
+from josrc.data.assemble import TILE
+from josrc.data.image_files import ImageFiles
 from josrc.data.loaders import Batch
-from josrc.data.own import TILE
 from josrc.data.source import Source
-from josrc.engine.program import create_method, uses_bfloat16
+from josrc.engine.state import create_method, uses_bfloat16
 from josrc.errors import UserError
 
 MOST_WORKERS = 8

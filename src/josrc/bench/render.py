@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from josrc._console import say
+from josrc._io import write_text
 from josrc.bench.figures import Figure, figures_of, write_figure
 from josrc.bench.paper import TABLES, TITLES
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import FOLDERS, VIEWS
 from josrc.errors import UserError
-from josrc.files import write_text
-from josrc.terminal import say
 
 NOTE = (
     "± is over seeds, n the number of runs behind a number; the paper's are means of five. A "

@@ -10,10 +10,10 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError, model_validator
 
+from josrc._io import PARTIAL, write_text
 from josrc.bench.paper import Cell
 from josrc.engine.metrics import COLUMNS, Row
 from josrc.errors import UserError, reason
-from josrc.files import PARTIAL, write_text
 
 # The suite whose results are no runs but comparisons of verdicts with the truth.
 AUDIT = "audit"

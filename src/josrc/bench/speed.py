@@ -23,17 +23,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from josrc._console import say
+from josrc._io import write_text
 from josrc.bench.reference import reference_steps, worker_count
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source
 from josrc.engine.capture import create_stepper
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
-from josrc.engine.program import Program
-from josrc.engine.runfolder import RunFolder, versions
-from josrc.files import write_text
-from josrc.run_data import settled
-from josrc.runs import configure
-from josrc.terminal import say
+from josrc.engine.run_folder import RunFolder, versions
+from josrc.engine.state import Program
+from josrc.runs.data import settled
+from josrc.runs.start import configure
 
 WINDOWS = 5  # a time is the median of so many windows
 NOISE: dict[str, Any] = {"noise": "symmetric", "rate": 0.2}

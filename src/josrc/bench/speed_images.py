@@ -22,25 +22,25 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from josrc.bench.pictures import write_images
+from josrc._console import say
+from josrc._io import write_text
+from josrc.bench.generated import write_images
 from josrc.bench.reference import reference_steps
 from josrc.bench.speed import WINDOWS, now, short_name, step_flops
 from josrc.config import RunConfig
 from josrc.data.decode import picture_size
-from josrc.data.files import ImageFiles
+from josrc.data.image_files import ImageFiles
 from josrc.data.loaders import StreamingLoader
-from josrc.data.own import prepare_source
+from josrc.data.prepare import prepare_source
 from josrc.data.source import Source
 from josrc.data.workers import most_workers
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
-from josrc.engine.program import Program
-from josrc.engine.runfolder import versions
+from josrc.engine.run_folder import versions
+from josrc.engine.state import Program
 from josrc.errors import UserError
-from josrc.files import write_text
-from josrc.run_data import settled
-from josrc.runs import plan
-from josrc.terminal import say
+from josrc.runs.data import settled
+from josrc.runs.start import plan
 
 GENERATE = "generate"
 GENERATED = 20_000

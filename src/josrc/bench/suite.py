@@ -9,13 +9,14 @@ from typing import Any
 
 from rich.console import Console
 
+from josrc._console import say
 from josrc.bench.paper import BACKBONE_TABLES
 from josrc.bench.plan import chosen_methods, planned, request
 from josrc.bench.progress import SuiteProgress
 from josrc.bench.results import ResultKey, is_made, save_result
 from josrc.config import RunConfig
 from josrc.data.source import Source, load_source, with_noise
-from josrc.engine.runfolder import RunFolder
+from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import (
     FolderInUseError,
@@ -25,9 +26,9 @@ from josrc.errors import (
 )
 from josrc.methods import method_names
 from josrc.models.factory import expected_images
-from josrc.run_data import in_files, prepared, settled
-from josrc.runs import configure, listeners
-from josrc.terminal import say
+from josrc.runs.data import in_files, prepared, settled
+from josrc.runs.resolve import load_run_config
+from josrc.runs.start import configure, listeners
 
 
 def run_suite(
@@ -226,7 +227,7 @@ def begin_or_go_on(trainer: Trainer, console: Console) -> None:
     """Make the folder of a run, or go back to the checkpoint of the same run in it."""
     folder, config = trainer.folder, trainer.config
     try:
-        if folder.config.is_file() and folder.read_config().identity() == config.identity():
+        if folder.config.is_file() and load_run_config(folder).identity() == config.identity():
             trainer.restore()
             return
     except UserError as error:

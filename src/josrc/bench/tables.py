@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from josrc.bench.paper import ABLATION, BACKBONE_TABLES, SELECTION, TABLES, TITLES, Cell, Score
 from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, RELEASED, SUITES, Entry, Suite
 from josrc.bench.results import AUDIT, AuditResult, Result, Results, place_of
-from josrc.plots import GROUP_TITLES
+from josrc.runs.plots import GROUP_TITLES
 
 NOT_RUN = "not run"
 # Suites whose folders hold the results that the tables show.

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from josrc.data.files import ImageFiles
+from josrc.data.image_files import ImageFiles
 from josrc.data.noise import Labels
 from josrc.data.source import Images, Source
 from josrc.data.staging import Staging
 from josrc.data.views import Normalise, View
 from josrc.data.workers import Decoded, DecodingPool, Faults
-from josrc.engine.distributed import portion
+from josrc.distributed import portion
 from josrc.errors import UserError
 
 # Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from josrc.config import DataConfig
-from josrc.data.copies import Copies
-from josrc.data.files import HubImages, ImageFiles, Lookup, Strings
-from josrc.data.labels import check_ids, read_label_file, read_truth
+from josrc.data.duplicates import Copies
+from josrc.data.image_files import HubImages, ImageFiles
+from josrc.data.label_files import check_ids, read_label_file, read_truth
 from josrc.data.noise import OOD, Labels, draw_labels, kind_of, transition_matrix
+from josrc.data.packed_strings import Lookup, Strings
 from josrc.errors import UserError, closest
 
 __all__ = ["OOD", "Source", "load_source"]
@@ -153,15 +154,15 @@ class Source:
 
 # Module and function that load each data set; imported when they are asked for.
 LOADERS = {
-    "digits-o": ("josrc.data.digits", "load"),
-    "cifar100n-c": ("josrc.data.cifar", "load_closed"),
-    "cifar80n-o": ("josrc.data.cifar", "load_open"),
+    "digits-o": ("josrc.data.datasets.digits", "load"),
+    "cifar100n-c": ("josrc.data.datasets.cifar", "load_closed"),
+    "cifar80n-o": ("josrc.data.datasets.cifar", "load_open"),
 }
 
 # Published sets of images in files: opened here, and read before a run as own images are.
 IN_FILES = {
-    "clothing1m": ("josrc.data.clothing1m", "open_source"),
-    "food101n": ("josrc.data.food101n", "open_source"),
+    "clothing1m": ("josrc.data.datasets.clothing1m", "open_source"),
+    "food101n": ("josrc.data.datasets.food101n", "open_source"),
 }
 NAMES = (*LOADERS, *IN_FILES)
 
@@ -195,7 +196,7 @@ def load_source(config: DataConfig) -> Source:
     """The data set of a configuration, with its label noise; images in files are only opened."""
     check_name(config.place)
     if is_own(config.place):
-        from josrc.data.own import open_source
+        from josrc.data.assemble import open_source
 
         return open_source(config)
     if config.name in IN_FILES:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from josrc.data.copies import SIZE, mark
 from josrc.data.decode import UnreadableImageError, read_tile
-from josrc.data.files import ImageFiles, Index
-from josrc.engine.distributed import local_world
+from josrc.data.duplicates import SIZE, mark
+from josrc.data.image_files import ImageFiles
+from josrc.data.packed_strings import Index
+from josrc.distributed import local_world
 
 MOST_WORKERS = 16
 # A worker takes longer to start than it needs to decode this many small images.

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from josrc.data.loaders import EvaluationSet
-from josrc.engine.adam import FusedAdam
-from josrc.engine.distributed import world
+from josrc.distributed import world
 from josrc.engine.metrics import right_answers
-from josrc.engine.program import Program
+from josrc.engine.optimizer import FusedAdam
+from josrc.engine.state import Program
 from josrc.errors import InterruptedRunError, UserError
 from josrc.kernels import fingerprint
 from josrc.models import hardware

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from josrc._io import replacing
 from josrc.errors import UserError, reason
-from josrc.files import replacing
 
 STORY = "josrc"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from josrc.engine.distributed import local_rank, local_world, world
+from josrc.distributed import local_rank, local_world, world
 from josrc.errors import UserError
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from josrc.engine import distributed
+from josrc import distributed
 from josrc.errors import InterruptedRunError
 
 

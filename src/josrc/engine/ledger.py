@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from josrc.engine import distributed
+from josrc import distributed
 from josrc.methods.base import StepResult
 
 # How much of a running mean a visit replaces: about the last ten epochs count.

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from josrc import distributed
 from josrc.config import RunConfig
 from josrc.data.loaders import Batch
-from josrc.engine import distributed
 from josrc.errors import UserError
 from josrc.methods import Method, StepResult
 from josrc.methods.base import Scalars

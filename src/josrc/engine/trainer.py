@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
+from josrc import distributed
 from josrc.config import SCHEDULED, RunConfig
 from josrc.data.source import Source
-from josrc.engine import distributed
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
-from josrc.engine.events import Listener
 from josrc.engine.health import Health
 from josrc.engine.interruption import StopRequest
+from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import Row
-from josrc.engine.program import Program
-from josrc.engine.runfolder import RunFolder, versions
+from josrc.engine.run_folder import RunFolder, versions
+from josrc.engine.state import Program
 from josrc.errors import TrainingFailedError, UserError
 
 # What is left to do when the training has ended, with its summary.

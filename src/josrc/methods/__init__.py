@@ -10,13 +10,16 @@ from josrc.methods.base import Method, StepResult
 
 __all__ = ["Method", "StepResult", "get_method", "method_names"]
 
-_PLUMBING = {"base"}
-
 
 def method_names() -> list[str]:
-    """Keys of all methods: the file ``coteaching_plus.py`` is the method ``coteaching-plus``."""
+    """Keys of all methods: the file ``coteaching_plus.py`` is the method ``coteaching-plus``.
+
+    A leading underscore marks what several of them use.
+    """
     modules = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name.replace("_", "-") for name in modules if name not in _PLUMBING)
+    return sorted(
+        name.replace("_", "-") for name in modules if name != "base" and not name.startswith("_")
+    )
 
 
 def get_method(key: str) -> type[Method]:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from josrc.config import SCHEDULED, MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.source import Source
-from josrc.engine.survey import Survey
 from josrc.errors import UserError
+from josrc.methods._survey import Survey
 from josrc.models.hardware import move_towards
 from josrc.selection import forget_rate_schedule
 

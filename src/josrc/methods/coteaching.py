@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
-from josrc.means import mean_over
+from josrc.distributed import mean_over
 from josrc.methods.base import (
     Scalars,
     SmallLossSettings,

@@ -13,7 +13,7 @@ from torch import Tensor
 from josrc.config import phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
-from josrc.means import mean_over
+from josrc.distributed import mean_over
 from josrc.methods.base import (
     Scalars,
     SmallLossSettings,

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
-from josrc.engine.distributed import batch_size
-from josrc.means import mean_over
+from josrc.distributed import batch_size, mean_over
 from josrc.methods.base import Scalars, StepResult, TwoNetworks, describe_both
 
 

@@ -15,8 +15,8 @@ from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
-from josrc.engine.survey import Survey
-from josrc.means import batch_mean
+from josrc.distributed import batch_mean
+from josrc.methods._survey import Survey
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 

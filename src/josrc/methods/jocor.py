@@ -13,8 +13,8 @@ from pydantic import Field
 
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
+from josrc.distributed import mean_over
 from josrc.losses import symmetric_divergence
-from josrc.means import mean_over
 from josrc.methods.base import (
     Scalars,
     SmallLossSettings,

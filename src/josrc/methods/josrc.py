@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID, OOD
+from josrc.distributed import batch_mean, mean_over
 from josrc.losses import (
     PROBABILITY_FLOOR,
     log_probabilities,
@@ -25,7 +26,6 @@ from josrc.losses import (
     soft_cross_entropy,
     symmetric_divergence,
 )
-from josrc.means import batch_mean, mean_over
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
 

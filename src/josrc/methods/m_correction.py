@@ -17,12 +17,12 @@ from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
-from josrc.engine.survey import Survey
+from josrc.distributed import batch_mean
 from josrc.losses import balance_penalty, soft_cross_entropy
-from josrc.means import batch_mean
+from josrc.methods._mixup import beta_quantiles, draw, mix
+from josrc.methods._survey import Survey
 from josrc.methods.base import Method, Scalars, StepResult, describe
-from josrc.mixtures import large_loss_probability
-from josrc.mixup import beta_quantiles, draw, mix
+from josrc.selection import large_loss_probability
 
 
 class MCorrectionSettings(MethodSettings):

@@ -14,7 +14,7 @@ from torch import nn
 from josrc.config import MethodSettings
 from josrc.data.loaders import Batch
 from josrc.data.source import Source
-from josrc.means import mean_over
+from josrc.distributed import mean_over
 from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
 

@@ -19,9 +19,9 @@ from torch.func import functional_call, vjp
 
 from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
-from josrc.engine.survey import Survey
+from josrc.distributed import batch_mean
 from josrc.losses import soft_cross_entropy
-from josrc.means import batch_mean
+from josrc.methods._survey import Survey
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.models.hardware import second_gradients
 

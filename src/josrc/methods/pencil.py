@@ -15,8 +15,7 @@ from josrc.config import MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
-from josrc.engine.distributed import batch_size
-from josrc.means import batch_mean
+from josrc.distributed import batch_mean, batch_size
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from josrc.config import MethodSettings
 from josrc.data.loaders import Batch
-from josrc.means import batch_mean
+from josrc.distributed import batch_mean
 from josrc.methods.base import Method, Scalars, StepResult, describe
 
 

@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from josrc.data.decode import UnreadableImageError
 from josrc.errors import UserError
+from josrc.review.decisions import Action, Entry, Filter, RefusedError, Store
 from josrc.review.guard import Guard
-from josrc.review.pictures import Pictures
-from josrc.review.store import Action, Entry, Filter, RefusedError, Store
+from josrc.review.images import Pictures
 
 PAGE = Path(__file__).parent / "page"
 NAMES = ("review.js", "decide.js", "keys.js", "review.css", "icon.svg")

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from josrc.audit.files import TITLES
-from josrc.audit.folder import odd_class
+from josrc._console import say
 from josrc.config import RunConfig
 from josrc.data.noise import CLEAN
-from josrc.engine.runfolder import RunFolder
+from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
+from josrc.review.carry_over import take_over
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
-from josrc.review.earlier import take_over
+from josrc.review.decisions import Decided, Decision, Store, accepted
 from josrc.review.index import read_verdicts
-from josrc.review.store import Decided, Decision, Store, accepted
-from josrc.terminal import say
+from josrc.verdicts.judge_run import odd_class
+from josrc.verdicts.table import TITLES
 
 if TYPE_CHECKING:
-    from josrc.run_data import Opened
+    from josrc.runs.data import Opened
 
 Way = Literal["copy", "hard", "sym"]
 # If fewer verdicts than this share are followed, so many lower confidences are offered.
@@ -146,10 +146,10 @@ def apply_run(
         data_root: where the data is now, if it has moved.
         console: where the counts are told.
     """
-    from josrc.review.again import train_again
-    from josrc.review.output import write_folder, write_labels, write_manifest
-    from josrc.run_data import open_run
-    from josrc.whereabouts import check_place, moved
+    from josrc.review.retrain import train_again
+    from josrc.review.write import write_folder, write_labels, write_manifest
+    from josrc.runs.data import open_run
+    from josrc.runs.snapshot import check_place, moved
 
     if way is None and out.suffix.lower() != ".csv":
         raise UserError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from josrc._io import write_csv
 from josrc.errors import UserError
-from josrc.files import write_csv
-from josrc.review.output import refuse
+from josrc.review.write import refuse
 
 # ``by`` is ``decision`` or ``verdict``; verdict and confidence are josrc's, whoever decided.
 COLUMNS = ("id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence")

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from josrc.audit.files import BORDERLINE, COLUMNS, TITLES
+from josrc._io import replacing
 from josrc.data.noise import CLEAN
 from josrc.errors import UserError
-from josrc.files import replacing
+from josrc.verdicts.table import BORDERLINE, COLUMNS, TITLES
 
 VERSION = 4
 # So many samples drawn at random tell how many labels are wrong, whatever the verdicts say.

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from josrc._console import say
 from josrc.errors import UserError
-from josrc.terminal import say
 
 if TYPE_CHECKING:
     from PIL import Image
 
-    from josrc.review.pictures import Pictures
-    from josrc.run_data import Opened
+    from josrc.review.images import Pictures
+    from josrc.runs.data import Opened
 
 ADDRESS = "127.0.0.1"
 
@@ -47,15 +47,16 @@ def serve(
             raise UserError(f"josrc review needs {library}: install josrc[review].")
     import uvicorn
 
-    from josrc.engine.runfolder import RunFolder
-    from josrc.judged import NOT_THERE
+    from josrc.engine.run_folder import RunFolder
     from josrc.review.app import Review, create_app
-    from josrc.review.earlier import take_over
-    from josrc.review.store import Store
-    from josrc.run_data import open_run
+    from josrc.review.carry_over import take_over
+    from josrc.review.decisions import Store
+    from josrc.runs.audit import NOT_THERE
+    from josrc.runs.data import open_run
+    from josrc.runs.resolve import load_run_config
 
     folder = RunFolder(path)
-    folder.read_config()  # says if this is no run
+    load_run_config(folder)  # says if this is no run
     if not (folder.audit / "index.sqlite").is_file():
         say(console, f"Reading {folder.audit / 'verdicts.csv'} ...")
     store = Store(folder.audit)
@@ -95,7 +96,7 @@ def serve(
 
 def _pictures(opened: Opened, rows: int) -> Pictures:
     """The pictures of a run, by row of its verdicts. One that is gone has none, that is all."""
-    from josrc.review.pictures import Pictures
+    from josrc.review.images import Pictures
 
     opened.check_verdicts(rows)
     opened.check_images()

@@ -1,0 +1,1 @@
+"""Data sets that josrc knows by name, a file each."""

@@ -1,0 +1,95 @@
+"""Images in files: where each is, and how it is decoded when its turn comes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from josrc.data.decode import Content, read_picture, read_tile
+from josrc.data.packed_strings import Index, Strings
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images in files. Like an array ``(N, tile, tile, 3)`` of which nothing is in memory.
+
+    Attributes:
+        names: paths relative to ``root``; absolute ones stay as they are.
+        root: where they begin.
+        tile: height and width that an image is decoded to; 0 until the network is known.
+    """
+
+    names: Strings
+    root: Path
+    tile: int = 0
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of the array that all tiles would be."""
+        return len(self), self.tile, self.tile, 3
+
+    def __getitem__(self, index: Index) -> NDArray[np.uint8]:
+        """Tiles ``(len(index), tile, tile, 3)``."""
+        return np.stack([read_tile(self.content(int(place)), self.tile) for place in index])
+
+    def location(self, index: int) -> str:
+        """Where an image lies."""
+        return os.path.join(self.root, self.names[index])  # noqa: PTH118  (a Path costs 10 times)
+
+    def content(self, index: int) -> Content:
+        """An image as it is stored."""
+        return self.location(index)
+
+    def picture(self, index: int, least: int | None = None) -> Image.Image:
+        """A whole image, upright and in RGB; a JPEG of at least so many pixels a side."""
+        return read_picture(self.content(index), least)
+
+    def take(self, index: Index) -> ImageFiles:
+        """Some of the images."""
+        return replace(self, names=self.names.take(index))
+
+    def with_tile(self, tile: int) -> ImageFiles:
+        """The same images, decoded to another size."""
+        return replace(self, tile=tile)
+
+
+@dataclass(frozen=True)
+class HubImages(ImageFiles):
+    """Images inside a Hugging Face data set; their names are its split and their row there.
+
+    Attributes:
+        rows: the data set, its image column not decoded.
+        column: that column.
+        index: which rows.
+    """
+
+    rows: Any = None
+    column: str = "image"
+    index: Index | None = None
+
+    def location(self, index: int) -> str:
+        """The split and the row there: the file it came from may be anybody's."""
+        return self.names[index]
+
+    def content(self, index: int) -> Content:
+        """The bytes in the row, or the file it names."""
+        cell = self._cell(index)
+        return cell.get("bytes") or str(cell.get("path") or "")
+
+    def take(self, index: Index) -> HubImages:
+        """Some of the images."""
+        assert self.index is not None
+        return replace(self, names=self.names.take(index), index=self.index[index])
+
+    def _cell(self, index: int) -> dict[str, Any]:
+        assert self.index is not None
+        return self.rows[int(self.index[index])][self.column] or {}

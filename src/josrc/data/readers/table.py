@@ -1,0 +1,111 @@
+"""What every reader makes: a table of images, their labels and ids, before any is opened."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc.data.image_files import ImageFiles
+from josrc.data.noise import Labels
+from josrc.data.packed_strings import Index, Strings
+from josrc.errors import UserError
+
+TRAIN, VAL, TEST = 0, 1, 2
+SPLITS = {
+    **dict.fromkeys(("", "train", "training"), TRAIN),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), VAL),
+    **dict.fromkeys(("test", "testing"), TEST),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Images with their labels, in the order of their data set.
+
+    Attributes:
+        images: where they are, or the pixels themselves.
+        labels: the class of each, ``(N,)``; -1 where it has none.
+        class_names: the classes in order.
+        ids: what each is called; none of them twice.
+        split: ``TRAIN``, ``VAL`` or ``TEST``, ``(N,)``.
+        verified: as in a source.
+        verified_held: likewise.
+        left_out: how many files of which kinds lie among them that are no pictures.
+    """
+
+    images: ImageFiles | NDArray[np.uint8]
+    labels: Labels
+    class_names: list[str]
+    ids: Strings
+    split: Labels
+    verified: NDArray[np.int8] | None = None
+    verified_held: NDArray[np.int8] | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def images_at(self, index: Index) -> ImageFiles | NDArray[np.uint8]:
+        """Some of the images; if it is all of them they are not copied."""
+        if len(index) == len(self.ids):
+            return self.images
+        return (
+            self.images.take(index) if isinstance(self.images, ImageFiles) else self.images[index]
+        )
+
+
+def checked(name: str, table: Table) -> Table:
+    """A table that holds images, none of them twice."""
+    if not len(table.ids):
+        raise UserError(f"{name} holds no image.")
+    twice = table.ids.duplicate()
+    if twice is not None:
+        first, second = (place + 1 for place in sorted(twice))
+        raise UserError(
+            f"{name}: images {first:,} and {second:,} have the same id "
+            f"'{table.ids[second - 1]}'. Every image needs one of its own."
+        )
+    return table
+
+
+class Builder:
+    """Collects rows in little memory."""
+
+    def __init__(self) -> None:
+        self.names, self.ids = bytearray(), bytearray()
+        self.name_ends, self.id_ends = array("q"), array("q")
+        self.labels, self.split = array("q"), array("b")
+        self.numbers: dict[str, int] = {}
+
+    def add(self, name: str, label: str | None, sample_id: str, split: int) -> None:
+        """One image."""
+        self.names += name.encode("utf-8", "surrogateescape")
+        self.name_ends.append(len(self.names))
+        self.ids += sample_id.encode("utf-8", "surrogateescape")
+        self.id_ends.append(len(self.ids))
+        self.labels.append(
+            self.numbers.setdefault(label, len(self.numbers)) if label is not None else -1
+        )
+        self.split.append(split)
+
+    def labelled(self) -> tuple[Labels, list[str]]:
+        """Labels as numbers of the sorted class names; numbers sort as numbers."""
+        found = list(self.numbers)
+        whole = all(re.fullmatch("-?[0-9]{1,18}", name) for name in found)
+        names = sorted(found, key=int if whole else str)
+        place = {name: number for number, name in enumerate(names)}
+        translate = np.array([place[name] for name in found] + [-1], dtype=np.int64)
+        return translate[np.array(self.labels, dtype=np.int64)], names
+
+    def table(self, root: Path) -> Table:
+        """All of them."""
+        labels, names = self.labelled()
+        paths = Strings(bytes(self.names), np.array(self.name_ends, dtype=np.int64))
+        ids = paths
+        if self.ids != self.names or self.id_ends != self.name_ends:
+            ids = Strings(bytes(self.ids), np.array(self.id_ends, dtype=np.int64))
+        split = np.array(self.split, dtype=np.int64)
+        return Table(ImageFiles(paths, root), labels, names, ids, split)

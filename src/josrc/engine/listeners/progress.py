@@ -1,0 +1,184 @@
+"""What is said of a run on a console while it goes on: bars, lines, and how long it will take."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from josrc._console import say
+from josrc.engine.listeners.base import Listener
+from josrc.engine.metrics import GROUPS, Row
+
+
+def describe_row(row: Row) -> str:
+    """An epoch in a few words."""
+    parts = [f"loss {row['loss']:.3f}"]
+    for name, column in (("test", "test_accuracy"), ("agreement", "agreement")):
+        if row.get(column) is not None:
+            parts.append(f"{name} {row[column]:.2f} %")
+    if row.get("n_clean") is not None:
+        for name in GROUPS:
+            precision = row.get(f"{name}_precision")
+            shown = f" ({precision:.0f} %)" if precision is not None else ""
+            parts.append(f"{name} {row[f'n_{name}']:,}{shown}")
+    return "  ".join(parts)
+
+
+class TimeEstimate(Listener):
+    """Says once how long the run will take, as soon as that can be told."""
+
+    PATIENCE, STEPS = 15, 10  # seconds and steps that are watched first; a short run says nothing
+
+    def __init__(self, teller: Listener) -> None:
+        self.teller, self.epochs, self.said = teller, 0, False
+        self.seen: list[tuple[float, float]] = []
+
+    def started(self, epochs: int, done: int) -> None:
+        """Remember how much there is to do."""
+        self.epochs = epochs
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Watch the pace; the first steps are slow, and not counted."""
+        if self.said:
+            return
+        self.seen.append((time.monotonic(), epoch + position / samples))
+        if len(self.seen) <= 2 * self.STEPS:
+            return
+        (begun, first), (now, here) = self.seen[self.STEPS], self.seen[-1]
+        if now - begun >= self.PATIENCE:
+            self.said = True
+            an_epoch = (now - begun) / (here - first)
+            left = an_epoch * (self.epochs - here)
+            self.teller.noticed(f"About {in_words(an_epoch)} an epoch; {in_words(left)} are left.")
+
+
+class Shorter(Listener):
+    """Says once, after the first epoch, what would make a long training on a CPU shorter."""
+
+    LONG = 30 * 60  # seconds
+
+    def __init__(self, teller: Listener) -> None:
+        self.teller, self.epochs, self.done = teller, 0, 0
+        self.begun = time.monotonic()
+
+    def started(self, epochs: int, done: int) -> None:
+        """Remember how much there is to do."""
+        self.epochs, self.done, self.begun = epochs, done, time.monotonic()
+
+    def epoch_ended(self, row: Row) -> None:
+        """Look at the first epoch only."""
+        if int(row["epoch"] or 0) != self.done + 1:
+            return
+        an_epoch = time.monotonic() - self.begun
+        if an_epoch * (self.epochs - self.done) > self.LONG:
+            left = an_epoch * (self.epochs - self.done - 1)
+            self.teller.noticed(
+                f"On this CPU {in_words(left)} are left. It would be shorter with fewer --epochs, "
+                "a smaller --image-size, a smaller network (--model; of cnn7 model.width=0.5), or "
+                "a GPU."
+            )
+
+
+def in_words(seconds: float) -> str:
+    """``40 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class LiveProgress(Listener):
+    """A bar over the epochs and the numbers of the last one, for a terminal.
+
+    Args:
+        console: the terminal.
+        title: what is running.
+        above: what the run is part of, shown over it; then the bars vanish when the run ends.
+    """
+
+    def __init__(self, console: Console, title: str, above: RenderableType | None = None) -> None:
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self.task = self.progress.add_task(title, epoch=0, epochs=0, total=None)
+        self.text = Text(no_wrap=True, overflow="ellipsis", style="dim")
+        parts: list[RenderableType] = [self.progress, self.text]
+        if above is not None:
+            parts.insert(0, above)
+        self.live = Live(Group(*parts), console=console, transient=above is not None)
+
+    def started(self, epochs: int, done: int) -> None:
+        """Show the bar."""
+        self.progress.update(self.task, total=epochs, completed=done, epoch=done, epochs=epochs)
+        self.live.start()
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Move the bar inside an epoch."""
+        self.progress.update(self.task, completed=epoch + position / samples)
+
+    def noticed(self, text: str) -> None:
+        """Print it above the bar."""
+        say(self.live.console, text)
+
+    def epoch_ended(self, row: Row) -> None:
+        """Move the bar and show the epoch's numbers."""
+        self.progress.update(self.task, completed=row["epoch"], epoch=row["epoch"])
+        self.text.plain = describe_row(row)
+
+    def ended(self, summary: dict[str, Any] | None) -> None:
+        """Leave the finished bar on the screen."""
+        self.live.stop()
+
+
+class PlainProgress(Listener):
+    """A line an epoch, for logs and pipes; a sign of life in between when epochs are long."""
+
+    QUIET_SECONDS = 30
+
+    def __init__(self, console: Console, title: str) -> None:
+        self.console, self.title = console, title
+        self.epochs = self.begun_at = 0
+        self.begun = self.spoken = time.monotonic()
+
+    def started(self, epochs: int, done: int) -> None:
+        """Remember when and where the run began."""
+        self.epochs, self.begun_at = epochs, done
+        self.begun = self.spoken = time.monotonic()
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Say how far a long epoch is."""
+        if time.monotonic() - self.spoken > self.QUIET_SECONDS:
+            self._say(f"epoch {epoch + 1}/{self.epochs}  {position:,} of {samples:,} samples")
+
+    def noticed(self, text: str) -> None:
+        """One line."""
+        self._say(text)
+
+    def epoch_ended(self, row: Row) -> None:
+        """One line."""
+        epoch = int(row["epoch"] or 0)
+        pace = (time.monotonic() - self.begun) / max(1, epoch - self.begun_at)
+        left = pace * (self.epochs - epoch)
+        rest = f"  {row['seconds']:.1f} s, {left / 60:.0f} min left" if left > 90 else ""
+        self._say(f"epoch {epoch}/{self.epochs}  {describe_row(row)}{rest}")
+
+    def _say(self, text: str) -> None:
+        self.spoken = time.monotonic()
+        say(self.console, f"{self.title}  {text}")
+
+
+def create_progress(console: Console, title: str, above: RenderableType | None = None) -> Listener:
+    """A live bar on a terminal, plain lines elsewhere."""
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveProgress(console, title, above)
+    return PlainProgress(console, title)

@@ -1,0 +1,135 @@
+"""Optimizers with their state in place from the start, and Adam in one kernel for all weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from josrc.config import OptimizerConfig
+
+ADAM_BETA2 = 0.999
+
+
+def create_optimizer(
+    parameters: list[nn.Parameter], config: OptimizerConfig, device: torch.device
+) -> torch.optim.Optimizer:
+    """The optimizer, its state already there so that it can be captured, saved and loaded."""
+    on_gpu = device.type == "cuda"
+    lr = torch.tensor(config.lr, device=device) if on_gpu else config.lr
+    optimizer: torch.optim.Optimizer
+    if config.name == "adam":
+        optimizer = torch.optim.Adam(
+            parameters,
+            lr=lr,
+            betas=(config.momentum, ADAM_BETA2),
+            weight_decay=config.weight_decay,
+            fused=on_gpu,
+            capturable=on_gpu,
+        )
+    else:
+        optimizer = torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            nesterov=config.nesterov,
+            fused=on_gpu,
+        )
+    _create_state(optimizer)
+    return optimizer
+
+
+def _create_state(optimizer: torch.optim.Optimizer) -> None:
+    """Make torch create the lazily made state by a step that moves nothing, then clear it."""
+    before = [dict(group) for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * 0
+        if (
+            "momentum" in group
+        ):  # SGD keeps no buffer while its momentum is 0, but it may rise later
+            group["momentum"] = group["momentum"] or 0.9
+    for parameter in parameters_of(optimizer):
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for group, values in zip(optimizer.param_groups, before, strict=True):
+        group.update(values)
+    for state in optimizer.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor):
+                value.zero_()
+
+
+def set_optimizer(optimizer: torch.optim.Optimizer, lr: float, momentum: float) -> None:
+    """Set learning rate and momentum; on the GPU the rate is a tensor that keeps its place."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+        if "betas" in group:
+            group["betas"] = (momentum, ADAM_BETA2)
+        else:
+            group["momentum"] = momentum
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:
+    """All that an optimizer moves."""
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+class FusedAdam:
+    """Updates what a ``torch.optim.Adam`` holds, in place, as that would do it.
+
+    Its beta1 is read from a tensor, so that a captured step survives another one.
+    """
+
+    def __init__(self, optimizer: torch.optim.Adam) -> None:
+        from josrc.kernels.tensors import TensorLists
+
+        (group,) = optimizer.param_groups
+        self.parameters: list[Tensor] = group["params"]
+        states = [optimizer.state[parameter] for parameter in self.parameters]
+        self.steps: list[Tensor] = [state["step"] for state in states]
+        self.lists = TensorLists(
+            self.parameters,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+        )
+        self.momentum, beta2 = group["betas"]
+        self.lr: Tensor = group["lr"]
+        self.beta1 = torch.tensor(self.momentum, device=self.lr.device)
+        self.constants = {
+            "beta2": beta2,
+            "eps": group["eps"],
+            "weight_decay": float(group["weight_decay"]),
+        }
+
+    def set_beta1(self, momentum: float) -> None:
+        """Set beta1 for the steps to come."""
+        if momentum != self.momentum:
+            self.momentum = momentum
+            self.beta1.fill_(momentum)
+
+    @torch.no_grad()
+    def step(self) -> bool:
+        """One update; does nothing and says so if a parameter has no gradient."""
+        from josrc.kernels import tensors
+
+        found = [parameter.grad for parameter in self.parameters]
+        gradients = [gradient for gradient in found if gradient is not None]
+        if len(gradients) < len(found):
+            return False
+        torch._foreach_add_(self.steps, 1)
+        tensors.adam(
+            self.lists,
+            gradients,
+            step=self.steps[0],
+            lr=self.lr,
+            beta1=self.beta1,
+            **self.constants,
+        )
+        return True

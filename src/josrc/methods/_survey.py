@@ -1,0 +1,70 @@
+"""Passes over the whole training set between epochs: what mixtures, prototypes and new labels need.
+
+One mechanism for all methods: ``Method.before_epoch`` gets a ``Survey`` and keeps what it finds in
+registered buffers, where the training step reads it by sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from josrc import distributed
+from josrc.data.loaders import Loader
+
+SURVEY_BATCH = 2000
+
+
+class Survey:
+    """Runs networks over all training samples in their order, on plain images, in evaluation mode.
+
+    Of several processes each looks at a part of them, and all get the whole.
+
+    Attributes:
+        labels: the given labels, ``(N,)``.
+        coming: samples that the epoch will train on, sorted; all, unless epochs are shorter.
+        seed: for whatever a method draws between epochs; another in every epoch.
+        forget_updates: clears the optimizer's state, for a network that begins anew.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        autocast: Callable[[], AbstractContextManager[object]],
+        seed: int,
+        forget_updates: Callable[[], None],
+    ) -> None:
+        self.labels = loader.label
+        self.coming = loader.order.sort().values
+        self.seed, self.forget_updates = seed, forget_updates
+        self._loader, self._autocast = loader, autocast
+
+    def logits(self, network: nn.Module) -> Tensor:
+        """Logits of every sample in float32, ``(N, classes)``."""
+        return self._over(network, network)
+
+    def features(self, network: nn.Module) -> Tensor:
+        """What the head of a network sees of every sample, in float32, ``(N, features)``."""
+        return self._over(network, network.get_submodule("backbone"))
+
+    def losses(self, network: nn.Module, index: Tensor | None = None) -> Tensor:
+        """Cross-entropy of every sample, or of some, against its given label, ``(N,)``."""
+        labels = self.labels if index is None else self.labels[index]
+        logits = self._over(network, network, index)
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    @torch.no_grad()
+    def _over(self, network: nn.Module, part: nn.Module, index: Tensor | None = None) -> Tensor:
+        training = network.training
+        network.eval()
+        every = torch.arange(len(self.labels)) if index is None else index
+        own = distributed.portion(len(every))
+        with self._autocast():
+            images = self._loader.plain(SURVEY_BATCH, every[own])
+            found = [part(some).float() for some in images]
+        network.train(training)
+        return distributed.gathered(torch.cat(found), own, len(every))

@@ -1,0 +1,1 @@
+"""Runs: from what a user asks for to a finished run, and what can be done with it then."""

@@ -1,0 +1,128 @@
+"""What is said of a run that was trained or stopped: verdicts on its samples, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc.data.assemble import take
+from josrc.engine.run_folder import RunFolder
+from josrc.engine.state import Program
+from josrc.engine.trainer import Trainer
+from josrc.errors import UserError
+from josrc.runs.data import Opened, doubtful, open_run
+from josrc.runs.resolve import load_run_config
+from josrc.verdicts.judge_run import read_ledger, write_audit
+from josrc.verdicts.report.page import NoPicturesError, write_report
+
+NOT_THERE = "What is gone has no picture, and of what is new the run knows nothing."
+
+
+def silent(text: str) -> None:
+    """Nobody is there to be told."""
+
+
+def held_out_answers(program: Program) -> NDArray[Any] | None:
+    """What the final network says of the held-out images, ``(held, classes)``, if there are any."""
+    found = program.held_out_probabilities()
+    return None if found is None else found.cpu().numpy()
+
+
+def audit(
+    path: str | Path,
+    *,
+    noise_rate: float | None = None,
+    ood_rate: float | None = None,
+    data_root: str | Path | None = None,
+    tell: Callable[[str], None] = silent,
+) -> dict[str, Any]:
+    """Write the verdicts on the samples of a run, finished or not.
+
+    Args:
+        path: the run folder.
+        noise_rate: share of wrong labels, those of foreign images included, where it is known.
+        ood_rate: share of foreign images, where it is known: 0 where each belongs to some class.
+        data_root: where the data is now, if it has moved.
+        tell: hears what has become of the images since the training.
+
+    Returns:
+        The content of ``audit/summary.json``.
+    """
+    if None not in (noise_rate, ood_rate) and ood_rate > noise_rate:  # type: ignore[operator]
+        raise UserError(
+            f"An OOD rate of {ood_rate:g} is more than the noise rate of {noise_rate:g}: labels of "
+            "foreign images count as wrong ones too."
+        )
+    folder = RunFolder(Path(path))
+    load_run_config(folder)  # says if this is no run
+    if not folder.checkpoint.is_file():
+        raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
+    with folder.locked():
+        ledger = read_ledger(folder.checkpoint)
+        opened = open_run(path, data_root=data_root)
+        _tell(opened, tell)
+        # Verdicts need no pixels, but those on held-out images do.
+        held_out = _answers(opened) if doubtful(opened.source.val) else None
+        summary = write_audit(folder.audit, ledger, opened.source, held_out, noise_rate, ood_rate)
+        if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
+            try:
+                write_report(folder, opened.config, opened.source)
+            except NoPicturesError as error:
+                tell(str(error))
+        return summary
+
+
+def _answers(opened: Opened) -> NDArray[Any] | None:
+    """What the final network says of the held-out images; NaN of those that are gone."""
+    source, held = opened.source, opened.source.val
+    assert held is not None
+    there = np.arange(len(held))
+    if opened.changes is not None:
+        there = np.setdiff1d(there, opened.changes.gone - len(source))
+    unknown = np.full((len(held), source.closed), np.nan, dtype=np.float32)
+    if not there.size:
+        opened.check_images()
+        return unknown
+    if there.size < len(held):
+        source = replace(source, val=take(held, there))
+    trainer = Trainer(opened.config, source, opened.folder, resuming=True)
+    answers = held_out_answers(trainer.program)
+    if answers is None or there.size == len(held):
+        return answers
+    unknown[there] = answers
+    return unknown
+
+
+def _tell(opened: Opened, tell: Callable[[str], None]) -> None:
+    if opened.changes:
+        tell(f"{opened.changes.told()} {NOT_THERE}")
+
+
+def report(
+    path: str | Path,
+    *,
+    data: Sequence[Any] | None = None,
+    data_root: str | Path | None = None,
+    tell: Callable[[str], None] = silent,
+) -> Path:
+    """Write the report of a run that has verdicts: one HTML file, which is returned.
+
+    Args:
+        path: the run folder.
+        data: the pair of images and labels that the run began with, if it was one.
+        data_root: where the data is now, if it has moved.
+        tell: hears what has become of the images since the training.
+    """
+    folder = RunFolder(Path(path))
+    load_run_config(folder)  # says if this is no run
+    if not (folder.audit / "verdicts.csv").is_file():
+        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+    with folder.locked():
+        opened = open_run(path, data_root=data_root, pair=data)
+        _tell(opened, tell)
+        return write_report(folder, opened.config, opened.source)

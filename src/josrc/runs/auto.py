@@ -1,0 +1,107 @@
+"""Settings for a person's own images, from what they are: each has its reason beside it."""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+
+from josrc.config import OWN_IMAGES, ModelConfig
+from josrc.data.decode import UnreadableImageError, picture_size
+from josrc.data.source import Source
+from josrc.losses import smooth_labels
+from josrc.models.factory import expected_images
+from josrc.runs.resolve import Values
+from josrc.selection import clean_likelihood
+
+# P_clean of an undecided prediction with the paper's smoothing of 0.6 and 100 classes.
+UNDECIDED = 0.795
+LOOKED_AT = 32
+
+
+def sized_values(source: Source, model: ModelConfig) -> Values:
+    """Values that stand where a named data set has its recipe; the user's own go over them."""
+    learned = model.pretrained or model.weights is not None
+    samples, epochs = len(source), epochs_for(len(source), learned)
+    in_files = source.files is not None
+    size = model.image_size or image_size_for(source, model.name)
+    return {
+        "recipe": OWN_IMAGES,
+        "model": {"image_size": size},
+        # Tiles of files are larger than a crop by themselves. Arrays are padded as CIFAR's images
+        # are, by an eighth.
+        "views": {"pad": 0 if in_files else min(source.size) // 8},
+        "epochs": epochs,
+        "batch_size": batch_size_for(samples, size),
+        # Adam's usual rate; a tenth where there is something learned to lose.
+        "optimizer": {"lr": 1e-4 if learned else 1e-3},
+        "methods": {
+            "josrc": {
+                "method": {
+                    "smoothing": smoothing_for(source.closed),
+                    # As for the digits: with few classes the labels are sharper, and above 0.9
+                    # nearly nothing would be left of the clean set.
+                    "threshold_max": 0.9 if source.closed < 50 else 0.95,
+                    # A tenth of the epochs, as for the digits.
+                    "warm_up": max(1, round(epochs / 10)),
+                }
+            }
+        },
+    }
+
+
+def epochs_for(samples: int, learned: bool) -> int:
+    """Enough for five million images to be seen, half a million where weights are learned.
+
+    CIFAR has seen half of its ten million when its threshold has done most of its way; Clothing1M
+    is trained for 10 to 20 epochs by most.
+    """
+    if learned:
+        return min(40, max(10, round(500_000 / samples)))
+    return min(100, max(20, round(5_000_000 / samples)))
+
+
+def batch_size_for(samples: int, size: int) -> int:
+    """Twenty steps an epoch or more; the paper's 128 at most, half of it for large images."""
+    batch = 64 if size > 96 else 128
+    while batch > 8 and batch * 20 > samples:
+        batch //= 2
+    return batch
+
+
+def smoothing_for(classes: int) -> float:
+    """Jo-SRC's epsilon with which an undecided prediction scores as it does in the paper.
+
+    The fewer classes, the nearer is a smoothed label to a uniform prediction: with the paper's 0.6
+    and 8 classes, a network that has learned nothing takes every sample for clean.
+    """
+    uniform, label = torch.full((1, classes), 1 / classes), torch.zeros(1, dtype=torch.long)
+    fits = [
+        step / 100
+        for step in range(5, 61)
+        if clean_likelihood(uniform, smooth_labels(label, classes, step / 100)).item() <= UNDECIDED
+    ]
+    return fits[-1] if fits else 0.05
+
+
+def image_size_for(source: Source, model: str) -> int:
+    """What the network expects; cnn7 gets small images as small as they are."""
+    size = expected_images(model)[0]
+    side = typical_side(source)
+    if source.files is None and model == "cnn7":
+        return max(8, side) if side <= 32 else size
+    return max(8, 8 * (side // 8)) if model == "cnn7" and side < 28 else size
+
+
+def typical_side(source: Source) -> int:
+    """Median of the shorter sides of some images, in pixels; only their headers are read."""
+    files = source.files
+    if files is None:
+        return min(source.size)
+    sides = []
+    for place in range(0, len(files), max(1, len(files) // LOOKED_AT)):
+        try:
+            sides.append(min(picture_size(files.content(place))))
+        except UnreadableImageError:
+            continue
+    return int(statistics.median(sides)) if sides else 256

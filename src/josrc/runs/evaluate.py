@@ -1,0 +1,237 @@
+"""How good a run's networks are on images whose classes are known: accuracy and calibration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc._io import write_csv, write_text
+from josrc._version import __version__
+from josrc.config import DataConfig, RunConfig
+from josrc.data.image_files import ImageFiles
+from josrc.data.noise import Labels
+from josrc.data.source import Images, check_name, check_root, is_own, load_source
+from josrc.errors import UserError, closest
+from josrc.runs.predictor import Predictor
+
+# Bins of equal width, as the calibration error was first measured (Guo et al. 2017).
+BINS = 15
+TESTS = "test images"
+Counts = NDArray[np.int64]
+Skipped = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Images with labels that are believed.
+
+    Attributes:
+        name: what the data is called.
+        images: pixels or files.
+        labels: the class of each, ``(N,)``, as a number of the network's classes.
+        part: which part of the data it is.
+        left_out: how many files of which kinds lie among them that are no pictures.
+    """
+
+    name: str
+    images: Images
+    labels: Labels
+    part: str
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
+    """The images of a data set to evaluate on: its test images, or all if none are set apart.
+
+    Args:
+        config: names the data.
+        classes: those of the network; the data's are matched with them by name.
+    """
+    check_name(config.name)
+    check_root(config.name, config.root)
+    if not is_own(config.name):
+        source = load_source(config)
+        assert source.test_images is not None
+        assert source.test_labels is not None
+        labels = _matched(source.test_labels, source.closed_names, classes, config.name)
+        return Labelled(config.name, source.test_images, labels, TESTS)
+    from josrc.data.readers import read_table
+    from josrc.data.readers.table import TEST
+
+    table = read_table(config.name, config)
+    usable = table.labels >= 0
+    tested = usable & (table.split == TEST)
+    index = np.flatnonzero(tested if tested.any() else usable)
+    if not index.size:
+        raise UserError(f"{config.name} holds no labelled image.")
+    labels = _matched(table.labels[index], table.class_names, classes, config.name)
+    part = TESTS if tested.any() else "images"
+    return Labelled(config.name, table.images_at(index), labels, part, table.left_out)
+
+
+def too_good(
+    config: RunConfig, summary: Mapping[str, Any], labelled: Labelled, last: bool
+) -> list[str]:
+    """A sentence on images that the network was trained on, or whose labels chose its epoch."""
+    name, trained = _place(labelled.name), _place(config.data.name)
+    if name == trained and labelled.part != TESTS:
+        return ["The network was trained on these images: on others it will be worse."]
+    tests = trained if config.data.test is None else _place(str(config.data.test))
+    by_tests = summary.get("last10_mean") is not None and summary.get("val_chosen") is None
+    if not last and by_tests and name == tests:
+        return ["These images chose the epoch of the weights, so that is too good: see --last."]
+    return []
+
+
+def _place(name: str) -> str:
+    """Where data lies, however it is spelled; or what it is called."""
+    own = is_own(name) and not name.startswith("hf:")
+    return str(Path(name).expanduser().resolve()) if own else name
+
+
+def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:
+    """Labels as numbers of the network's classes."""
+    place = {name: number for number, name in enumerate(classes)}
+    unknown = [names[number] for number in np.unique(labels) if names[number] not in place]
+    if unknown:
+        others = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+        raise UserError(
+            f"{data} has images of class '{unknown[0]}'{others}, which the network does not know. "
+            f"Classes are matched by name.{closest(unknown[0], classes)}"
+        )
+    return np.array([place.get(name, -1) for name in names], dtype=np.int64)[labels]
+
+
+def evaluate(
+    predictor: Predictor,
+    data: Labelled,
+    *,
+    device: str | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Predict all images, and keep of each the likeliest class and its probability."""
+    predicted, confidence, skipped = [], [], dict[int, str]()
+    done = 0
+    for opinions, faults in predictor.stream(data.images, device, workers):
+        predicted.append(opinions.argmax(axis=1))
+        confidence.append(opinions.max(axis=1))
+        skipped |= dict(faults)
+        done += len(opinions)
+        progress(done, len(data.labels))
+    sound = np.setdiff1d(np.arange(len(data.labels)), list(skipped))
+    files = data.images
+    named = [
+        (files.location(place), reason)
+        for place, reason in skipped.items()
+        if isinstance(files, ImageFiles)
+    ]
+    if not sound.size:
+        path, reason = named[0]
+        raise UserError(f"{data.name} holds no image that can be read: of {path}, {reason}.")
+    top, sure = np.concatenate(predicted)[sound], np.concatenate(confidence)[sound]
+    return Evaluation(predictor.class_names, data.labels[sound], top, sure, named)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Predictions beside the truth.
+
+    Attributes:
+        classes: names of the network's classes.
+        true: class of each image, ``(N,)``.
+        predicted: the likeliest class, ``(N,)``.
+        confidence: its probability, ``(N,)``.
+        skipped: files that gave no image, and why.
+    """
+
+    classes: Sequence[str]
+    true: Labels
+    predicted: Labels
+    confidence: NDArray[np.float32]
+    skipped: Skipped
+
+    @property
+    def accuracy(self) -> float:
+        """Share of images whose likeliest class is right, in %."""
+        return 100 * float((self.true == self.predicted).mean())
+
+    def confusion(self) -> Counts:
+        """How many images of each true class (rows) are predicted as each class (columns)."""
+        count = len(self.classes)
+        pairs = np.bincount(self.true * count + self.predicted, minlength=count * count)
+        return pairs.reshape(count, count)
+
+    def per_class(self) -> dict[str, dict[str, float | int | None]]:
+        """Number of images and accuracy of each class; none where there is no image."""
+        matrix = self.confusion()
+        totals = matrix.sum(axis=1).tolist()
+        return {
+            name: {"images": n, "accuracy": 100 * right / n if n else None}
+            for name, n, right in zip(self.classes, totals, np.diag(matrix).tolist(), strict=True)
+        }
+
+    def calibration(self) -> list[dict[str, float | int | None]]:
+        """Mean confidence and accuracy of images by confidence, in %; none for empty bins."""
+        place = np.minimum((self.confidence * BINS).astype(np.int64), BINS - 1)
+        rows: list[dict[str, float | int | None]] = []
+        for number in range(BINS):
+            inside = place == number
+            sure, right = self.confidence[inside], (self.true == self.predicted)[inside]
+            rows.append(
+                {
+                    "from": 100 * number / BINS,
+                    "to": 100 * (number + 1) / BINS,
+                    "images": int(inside.sum()),
+                    "mean_confidence": 100 * float(sure.mean()) if inside.any() else None,
+                    "accuracy": 100 * float(right.mean()) if inside.any() else None,
+                }
+            )
+        return rows
+
+    def calibration_error(self) -> float:
+        """ECE: mean distance of confidence and accuracy over the bins, weighted by images, in %."""
+        full = [row for row in self.calibration() if row["images"]]
+        gaps = [
+            row["images"] * abs(row["mean_confidence"] - row["accuracy"])  # type: ignore[operator]
+            for row in full
+        ]
+        return float(sum(gaps) / len(self.true))
+
+    def results(self) -> dict[str, Any]:
+        """What ``results.json`` holds of it."""
+        return {
+            "images": len(self.true),
+            "skipped": len(self.skipped),
+            "accuracy": self.accuracy,
+            "mean_confidence": 100 * float(self.confidence.mean()),
+            "calibration_error": self.calibration_error(),
+            "classes": self.per_class(),
+        }
+
+
+def write_evaluation(folder: Path, found: Evaluation, story: dict[str, Any]) -> None:
+    """Write tables, pictures and, last, ``results.json``.
+
+    Args:
+        folder: where they go.
+        found: what was measured.
+        story: what of which run was measured on what.
+    """
+    from josrc.runs.plots import plot_calibration, plot_confusion
+
+    matrix, bins = found.confusion(), found.calibration()
+    rows = [[name, *counts] for name, counts in zip(found.classes, matrix.tolist(), strict=True)]
+    write_csv(folder / "confusion.csv", [["true_label", *found.classes], *rows])
+    write_csv(folder / "calibration.csv", [list(bins[0]), *(list(row.values()) for row in bins)])
+    write_csv(folder / "skipped.csv", [["path", "reason"], *found.skipped])
+    plot_confusion(matrix, found.classes, folder / "confusion.png")
+    plot_calibration(bins, found.calibration_error(), folder / "calibration.png")
+    results = {"josrc": __version__, **story, **found.results()}
+    write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")

@@ -1,0 +1,92 @@
+"""What is said before training: classes, skipped files, settings and memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from josrc.config import RunConfig
+from josrc.data.class_checks import odd_classes
+from josrc.data.image_files import ImageFiles
+from josrc.data.readers.folder import describe_left_out
+from josrc.data.source import Source
+from josrc.distributed import world
+from josrc.engine.state import Program
+from josrc.runs.auto import typical_side
+
+
+def describe(program: Program, config: RunConfig, source: Source) -> str:
+    """Classes, skipped files, settings and memory, in a few lines."""
+    lines = [describe_classes(source), *odd_classes(source), *describe_left_out(source.left_out)]
+    if source.skipped:
+        lines.append(f"Files skipped, see skipped.csv: {len(source.skipped):,}.")
+    lines += [describe_settings(config), describe_memory(program, config, source)]
+    if config.model.name == "cnn7" and typical_side(source) > 2 * source.size[0]:
+        lines.append(
+            f"cnn7 sees these images at {source.size[0]} pixels. For photographs, try --model "
+            "resnet18 --pretrained."
+        )
+    return "\n".join(lines)
+
+
+def describe_classes(source: Source) -> str:
+    """How many images each class has; of many classes the largest and the smallest."""
+    counts = np.bincount(source.given, minlength=source.closed)
+    order = np.argsort(-counts, kind="stable")
+    named = [f"{source.class_names[place]} {counts[place]:,}" for place in order]
+    if len(named) > 12:
+        named = [*named[:5], "...", *named[-5:]]
+    return f"Images a class: {', '.join(named)}."
+
+
+def describe_settings(config: RunConfig) -> str:
+    """What was chosen, and how to choose otherwise."""
+    size, optimizer = config.model.image_size, config.optimizer
+    parts = [
+        f"{config.model.name} at {size} x {size} pixels",
+        f"epochs {config.epochs}",
+        f"batch size {config.batch_size}",
+        f"{optimizer.name} with learning rate {optimizer.lr:g}, {optimizer.decay} decay after "
+        f"epoch {optimizer.decay_start}",
+    ]
+    for name in ("warm_up", "smoothing", "threshold", "threshold_max", "forget_rate"):
+        value = getattr(config.method, name, None)
+        if value is not None:
+            parts.append(f"method.{name} {value:g}")
+    return f"Settings: {'; '.join(parts)}. Change any of them: --epochs 50, optimizer.lr=0.0005."
+
+
+def describe_memory(program: Program, config: RunConfig, source: Source) -> str:
+    """Where the images are, and about how much the training will take."""
+    images = program.loader.tiles.numel()
+    state = sum(t.numel() * t.element_size() for t in program.tensors().values())
+    trained = [p for p in program.method.parameters() if p.requires_grad]
+    gradients = sum(p.numel() * p.element_size() for p in trained)
+    total = images + state + gradients + activation_bytes(program, config, source)
+    streamed = isinstance(source.images, ImageFiles)
+    where = "are read from their files each epoch" if streamed else "stay in memory"
+    return f"The images {where}; training takes about {total / 2**20:,.0f} MiB on {program.device}."
+
+
+def activation_bytes(program: Program, config: RunConfig, source: Source) -> int:
+    """What the layers of a network put out for a batch and keep until it has been learned from."""
+    sizes: list[int] = []
+
+    def count(module: nn.Module, inputs: object, output: object) -> None:
+        if isinstance(output, Tensor):
+            sizes.append(output.numel())
+
+    network = program.method.network
+    leaves = [m for m in network.modules() if not list(m.children())]
+    hooks = [leaf.register_forward_hook(count) for leaf in leaves]
+    pixels = torch.zeros(1, source.images.shape[3], *source.size, device=program.device)
+    try:
+        with torch.no_grad():
+            network.eval()(program.loader.normalise(pixels))
+    finally:
+        for hook in hooks:
+            hook.remove()
+        program.method.train()
+    width = 2 if program.bfloat16 else 4
+    return width * sum(sizes) * config.batch_size // world() * program.method.views

@@ -1,0 +1,282 @@
+"""From what a user wrote to a configuration: recipes, YAML, ``key=value`` pairs, options.
+
+Later sources win: the defaults of ``config.py``, the recipe of the data set, the part of that
+recipe for the chosen method, the user's YAML file, ``key=value`` pairs, options.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from josrc.config import OWN_IMAGES, MethodSettings, RunConfig, phase_of
+from josrc.errors import UserError, closest
+
+if TYPE_CHECKING:
+    from josrc.engine.run_folder import RunFolder
+
+Values = dict[str, Any]
+WHENCE = f"""\
+# josrc train PATH
+# {OWN_IMAGES} is no file: its settings follow from the images, from how many, how large and of how
+# many classes they are. josrc train prints them before it begins, config.yaml in the run folder
+# holds them all, and docs/your-data.md has the rules under "Settings".
+"""
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that come with josrc."""
+    folder = resources.files("josrc") / "recipes"
+    return sorted(
+        f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")
+    )
+
+
+def recipe_text(name: str) -> str:
+    """A recipe as it is written, its first line the command that runs it."""
+    if name not in recipe_names():
+        raise UserError(f"There is no recipe '{name}'.{closest(name, recipe_names())}")
+    return (resources.files("josrc") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_recipe(name: str) -> Values:
+    """A recipe as values, with what it extends merged in."""
+    values = parse_yaml(recipe_text(name), f"recipe {name}")
+    base = values.pop("extends", None)
+    return merge(load_recipe(base), values) if base else values
+
+
+def parse_yaml(text: str | bytes, where: str) -> Values:
+    """YAML as a mapping, or an error that names where it came from."""
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{where} is not valid YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must hold keys and values, not a {type(values).__name__}.")
+    return values
+
+
+def parse_override(pair: str) -> Values:
+    """``method.alpha=0.3`` as nested values; the right side is read as YAML."""
+    key, equals, text = pair.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"'{pair}' is not of the form key=value (for example method.alpha=0.3).")
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    return nested(key.strip(), value)
+
+
+def in_one_line(value: Any) -> str:
+    """A value as it is written behind ``key=``."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return text.removesuffix("...\n").rstrip()
+
+
+def nested(key: str, value: Any) -> Values:
+    """``nested("a.b", 1)`` is ``{"a": {"b": 1}}``."""
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """``over`` laid on ``base``, section by section."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+# --- resolving -----------------------------------------------------------------------------------
+
+
+def resolve(
+    data: str,
+    recipe: str | None,
+    layers: Sequence[Mapping[str, Any]],
+    base: Values | None = None,
+) -> RunConfig:
+    """The configuration of a run on ``data``: its recipe, then the user's layers in order.
+
+    Args:
+        data: name of the data set.
+        recipe: ``plain`` for the recipe file ``DATA.plain.yaml``; none for ``DATA.yaml``.
+        layers: nested values from the user, the later ones stronger.
+        base: values in place of a recipe, for data that has none.
+    """
+    user: Values = {}
+    for layer in layers:
+        _check_sections(layer)
+        user = merge(user, layer)
+    for key in ("data", "model", "method", "optimizer"):
+        user[key] = user.get(key) or {}
+    named = user["data"].get("name", data)
+    if named != data:
+        raise UserError(f"Two data sets are named: {data} and data.name={named}.")
+    chosen = user.pop("recipe", None)
+    user = merge(user, {"data": {"name": data}})
+    if base is None:
+        base = load_recipe(_recipe_file(data, recipe or chosen))
+    elif (recipe or chosen) not in (None, OWN_IMAGES):  # as a run's config.yaml has it
+        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
+    base = dict(base)
+    special = base.pop("methods", {})
+    method = str(user["method"].get("name") or "josrc")
+    base = merge(base, special.get(method, {}))
+    return build(merge(base, merge(user, {"method": {"name": method}})), base, user)
+
+
+def build(values: Values, recipe: Values, user: Values) -> RunConfig:
+    """Validate values, then scale the phase lengths that the user did not set."""
+    from josrc.methods import get_method
+
+    settings = validate(get_method(values["method"]["name"]).Settings, values["method"], "method")
+    config = validate(RunConfig, {**values, "method": settings})
+    lengths: Values = {}
+    for path, length, of in _phases(config):
+        if not _has(user, path):
+            of = recipe.get("epochs", of) if _has(recipe, path) else of
+            scaled = max(1, round(length * config.epochs / of)) if length else 0
+            lengths = merge(lengths, nested(path, scaled))
+    if lengths:
+        config = _updated(config, lengths)
+    return config
+
+
+def load_run_config(folder: RunFolder) -> RunConfig:
+    """The configuration a run folder holds, exactly as it was resolved."""
+    path = folder.config
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: {path.parent} is not a josrc run folder.")
+    values = parse_yaml(path.read_bytes(), str(path))
+    if not isinstance(values.get("method"), dict) or "name" not in values["method"]:
+        raise UserError(f"{path} names no method: it is not the configuration of a run.")
+    return build(values, values, values)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate(model: type[Model], values: Mapping[str, Any], prefix: str = "") -> Model:
+    """``model`` made from values; a mistake becomes a sentence that names the key."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise UserError("\n".join(_sentences(model, error, prefix, values))) from None
+
+
+def _sentences(
+    model: type[BaseModel], error: ValidationError, prefix: str, values: Mapping[str, Any]
+) -> Iterator[str]:
+    for problem in error.errors():
+        path = [str(part) for part in problem["loc"]]
+        key = ".".join([prefix, *path] if prefix else path)
+        if problem["type"] == "extra_forbidden":
+            known = list(_model_at(model, path[:-1]).model_fields)
+            place = key.removesuffix(path[-1])
+            meant = " or ".join(f"'{home}'" for home in _homes(model, values, key))
+            hint = f" Did you mean {meant}?" if meant else closest(path[-1], known, place)
+            yield f"Unknown key '{key}'.{hint}"
+        elif problem["type"] == "literal_error":
+            choices = re.findall("'([^']*)'", problem["msg"])
+            hint = closest(str(problem["input"]), choices)
+            yield f"{key}={problem['input']!r} is not possible.{hint}"
+        elif problem["type"] == "no_number":
+            yield f"{key}={problem['input']!r} is not possible: {problem['msg']}."
+        elif problem["type"] == "value_error":
+            yield str(problem["ctx"]["error"])
+        elif problem["type"] == "missing":
+            yield f"'{key}' is missing."
+        else:
+            yield f"{key}={problem['input']!r}: {problem['msg']}."
+
+
+def _recipe_file(data: str, recipe: object) -> str:
+    if recipe is None or recipe == "augmented":
+        return data
+    name = f"{data}.{recipe}"
+    if name not in recipe_names():
+        own = [
+            r.partition(".")[2] or "augmented" for r in recipe_names() if r.split(".")[0] == data
+        ]
+        raise UserError(f"{data} has no recipe '{recipe}'. It has: {', '.join(own)}.")
+    return name
+
+
+def _check_sections(layer: Mapping[str, Any]) -> None:
+    """A section is no value, and a value no section: a stronger layer would hide the mistake."""
+    for key, value in layer.items():
+        if key not in RunConfig.model_fields:
+            continue
+        model = MethodSettings if key == "method" else _model_at(RunConfig, [key])
+        section = model is not RunConfig
+        if section and value is not None and not isinstance(value, Mapping):
+            if "name" in model.model_fields:
+                raise UserError(f"'{key}' is a section: write {key}.name={value} to choose it.")
+            first = next(iter(model.model_fields))
+            raise UserError(f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., say.")
+        if not section and isinstance(value, Mapping):
+            raise UserError(f"Unknown key '{key}.{next(iter(value), '')}': {key} is no section.")
+
+
+def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
+    for part in path:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            break
+        model = inner
+    return model
+
+
+def _homes(model: type[BaseModel], values: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Where a key lives that was given without its section: ``optimizer.lr`` for ``lr``."""
+    for name, field in model.model_fields.items():
+        # The settings of a method are validated by now, and are of its own class.
+        value = values.get(name)
+        inner = type(value) if isinstance(value, BaseModel) else field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and key in inner.model_fields:
+            yield f"{name}.{key}"
+
+
+def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, int]]:
+    """Path, value and reference length of every phase field below ``section``."""
+    for name, field in type(section).model_fields.items():
+        value, path = getattr(section, name), f"{prefix}{name}"
+        if isinstance(value, BaseModel):
+            yield from _phases(value, f"{path}.")
+        elif (length := phase_of(field)) is not None:
+            yield path, value, length
+
+
+def _has(values: Mapping[str, Any], path: str) -> bool:
+    node: Any = values
+    for part in path.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return False
+        node = node[part]
+    return True
+
+
+def _updated(section: Model, values: Values) -> Model:
+    """A copy of a section with nested values changed."""
+    changes = {
+        key: _updated(getattr(section, key), value) if isinstance(value, dict) else value
+        for key, value in values.items()
+    }
+    return section.model_copy(update=changes)

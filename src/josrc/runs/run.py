@@ -1,0 +1,89 @@
+"""A finished run as an object: its numbers, its verdicts, its networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from josrc.config import RunConfig
+from josrc.engine.metrics import Row
+from josrc.engine.run_folder import RunFolder
+from josrc.errors import UserError
+from josrc.runs.resolve import load_run_config
+
+if TYPE_CHECKING:
+    import pandas
+
+    from josrc.runs.predictor import Predictor
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: its folder.
+        config: what was run.
+        summary: the content of ``summary.json``.
+    """
+
+    path: Path
+    config: RunConfig
+    summary: dict[str, Any]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """A finished run from its folder."""
+        folder = RunFolder(Path(path))
+        config = load_run_config(folder)
+        if not folder.summary.is_file():
+            raise UserError(f"{path} has not finished. Go on with it: josrc resume {path}")
+        return cls(folder.path, config, folder.read_summary())
+
+    @property
+    def metrics(self) -> list[Row]:
+        """A mapping an epoch, with the columns of ``metrics.csv``."""
+        return RunFolder(self.path).read_metrics()
+
+    def verdicts(self) -> pandas.DataFrame:
+        """The lines of ``audit/verdicts.csv``, indexed by id."""
+        import pandas
+
+        texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
+        return pandas.read_csv(
+            self.path / "audit" / "verdicts.csv",
+            dtype=dict.fromkeys(texts, object),  # any name, be it UTF-8 or not
+            keep_default_na=False,
+            encoding_errors="surrogateescape",
+            index_col="id",
+        )
+
+    @property
+    def audit(self) -> dict[str, Any] | None:
+        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
+        return RunFolder(self.path).read_audit()
+
+    @property
+    def model(self) -> nn.Module:
+        """The network with its best weights, in evaluation mode; of two networks the first."""
+        return self.predictor().networks[0]
+
+    def predictor(self, last: bool = False) -> Predictor:
+        """The networks with their best weights, or their last, and what they expect of images."""
+        from josrc.runs.predictor import Predictor
+
+        folder = RunFolder(self.path)
+        return Predictor(self.config, folder.last if last else folder.best)
+
+    def predict(self, images: Any) -> list[str]:
+        """The most likely class of each image.
+
+        Args:
+            images: an array ``(N, height, width, channels)``, a list of paths, or one path.
+        """
+        predictor = self.predictor()
+        likely = predictor.probabilities(images).argmax(axis=1)
+        return [predictor.class_names[number] for number in likely]

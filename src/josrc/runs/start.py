@@ -1,0 +1,325 @@
+"""Runs as objects: start one, go on with one, look at one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from josrc import distributed
+from josrc._console import Terminal, say
+from josrc.config import OWN_IMAGES, RunConfig
+from josrc.data.duplicates import listed, tally
+from josrc.data.readers.arrays import NAME, source_of
+from josrc.data.source import (
+    IN_FILES,
+    Source,
+    check_name,
+    check_root,
+    is_own,
+    load_source,
+    with_noise,
+)
+from josrc.engine.device import choose_device
+from josrc.engine.listeners import check_loggers, create_loggers
+from josrc.engine.listeners.base import Listener
+from josrc.engine.listeners.progress import Shorter, TimeEstimate, create_progress
+from josrc.engine.run_folder import RunFolder, prepare_folder
+from josrc.engine.trainer import Trainer
+from josrc.errors import UserError, closest
+from josrc.runs.audit import held_out_answers, report
+from josrc.runs.auto import sized_values
+from josrc.runs.data import doubtful, in_files, prepared, settled, source_of_run
+from josrc.runs.intro import describe
+from josrc.runs.plots import Pictures, plot_views
+from josrc.runs.resolve import Values, load_run_config, merge, nested, resolve
+from josrc.runs.run import Run
+from josrc.runs.snapshot import moved, write_record
+from josrc.verdicts.duplicates import DUPLICATES, write_copies
+from josrc.verdicts.judge_run import write_audit
+from josrc.verdicts.report.page import NoPicturesError, write_report
+
+# What a run is trained on: a name, a path, or images and labels.
+Data = str | Path | Sequence[Any]
+# Short names of the options that scripts use, and the configuration keys they set.
+OPTIONS = {
+    "noise": "data.noise",
+    "rate": "data.rate",
+    "noise_seed": "data.noise_seed",
+    "noise_file": "data.noise_file",
+    "data_root": "data.root",
+    "method": "method.name",
+    "model": "model.name",
+    "pretrained": "model.pretrained",
+    "weights": "model.weights",
+    "image_size": "model.image_size",
+    "epochs": "epochs",
+    "batch_size": "batch_size",
+    "seed": "seed",
+    "device": "device",
+    "engine": "engine",
+    "test": "data.test",
+    "val": "data.val",
+    "path_column": "data.path_column",
+    "label_column": "data.label_column",
+    "allow_outside": "data.allow_outside",
+    "allow_skipped": "data.allow_skipped",
+    "workers": "data.workers",
+    "log": "log",
+}
+
+
+def configure(
+    data: str,
+    *,
+    recipe: str | None = None,
+    layers: Sequence[Mapping[str, Any]] = (),
+    **options: Any,
+) -> RunConfig:
+    """The configuration of a run; options that are none keep what recipe and layers say."""
+    return plan(data, recipe=recipe, layers=layers, **options)[0]
+
+
+def _check_known(config: RunConfig) -> None:
+    """Options for own images have no meaning for the small data sets that josrc knows by name."""
+    fields = type(config.data).model_fields
+    if config.data.name in IN_FILES:
+        return
+    for key in ("test", "val", "path_column", "label_column", "allow_outside"):
+        if getattr(config.data, key) != fields[key].default:
+            raise UserError(
+                f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
+                "its own labels and test images."
+            )
+
+
+def plan(
+    data: Data,
+    *,
+    recipe: str | None = None,
+    layers: Sequence[Mapping[str, Any]] = (),
+    **options: Any,
+) -> tuple[RunConfig, Source | None]:
+    """The configuration of a run, and own images already opened: their number decides settings."""
+    arrays = None if isinstance(data, str | Path) else data
+    test = options.pop("test") if arrays is not None and "test" in options else None
+    name = NAME if arrays is not None else str(data)
+    if arrays is None:
+        check_name(name)
+    chosen: Values = {}
+    for option, value in options.items():
+        if option not in OPTIONS:
+            raise UserError(f"Unknown option '{option}'.{closest(option, list(OPTIONS))}")
+        if value is not None:
+            chosen = merge(chosen, nested(OPTIONS[option], value))
+    layers = [*layers, chosen]
+    if arrays is None and not is_own(name):
+        config = resolve(name, recipe, layers)
+        check_loggers(config.log)
+        _check_known(config)
+        return config, None
+    if arrays is None and not name.startswith("hf:"):
+        name = str(Path(name).expanduser().absolute())
+    first = resolve(name, recipe, layers, base={})
+    check_loggers(first.log)
+    check_root(name, first.data.root)
+    if arrays is None:
+        source = load_source(first.data)
+    else:
+        source = source_of(arrays, first.data, first.model.name, test)
+    config = resolve(name, recipe, layers, base=sized_values(source, first.model))
+    return config, source if in_files(source) else with_noise(source, config.data)
+
+
+def train(
+    data: Data,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    recipe: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    quiet: bool = True,
+    **options: Any,
+) -> Run:
+    """Train on a data set and leave a run folder.
+
+    Args:
+        data: name of a data set, or a path; or images and labels as a pair ``(X, y)``, X being an
+            array ``(N, height, width, channels)`` of type uint8 or a list of paths.
+        out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
+        overwrite: replace an existing run folder.
+        recipe: ``plain`` or ``augmented``, where the data set has more than one recipe.
+        settings: any configuration keys, ``{"method.alpha": 0.3}``.
+        quiet: show no progress.
+        **options: ``noise``, ``rate``, ``method``, ``model``, ``epochs``, ``seed``, ``device``,
+            ``test``, ``val`` ...; for pairs ``test`` is another pair.
+
+    Returns:
+        The finished run.
+    """
+    layers = [nested(key, value) for key, value in (settings or {}).items()]
+    folder = Path(out) if out else None
+    config, source = plan(data, recipe=recipe, layers=layers, **options)
+    console = Terminal(quiet=quiet or not distributed.is_main())
+    return start(config, folder, overwrite=overwrite, console=console, source=source)
+
+
+@distributed.joined()
+def start(
+    config: RunConfig,
+    out: Path | None,
+    *,
+    overwrite: bool = False,
+    console: Console,
+    source: Source | None = None,
+) -> Run:
+    """Begin a run; ``source`` is its data, where that is already open."""
+    if source is None:
+        source = distributed.one_first(lambda: load_source(config.data))
+    folder = distributed.from_main(lambda: _prepared_folder(out, config, overwrite))
+    if in_files(source):
+        source = _prepared_once(source, config, console)
+    config = settled(config, source)
+    trainer = Trainer(config, source, folder, _hearing(folder, config, console))
+    with _locked(folder):
+        if distributed.is_main():
+            folder.clear()
+            if source.in_own_files and config.data.name not in IN_FILES:
+                write_record(folder.samples, source)
+            if source.copies is not None:
+                write_copies(folder.audit / DUPLICATES, listed(source))
+            folder.create(config, source, trainer.device)
+        _introduce(source, folder, console)
+        if config.recipe == OWN_IMAGES:
+            say(console, describe(trainer.program, config, source))
+        found = [] if console.quiet else tally(listed(source)).sentences()
+        if found:
+            say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
+        return complete(trainer)
+
+
+def _prepared_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
+    """A folder for a new run, which never costs anybody the work of a review."""
+    folder = prepare_folder(out, config, overwrite)
+    folder.check_undecided()
+    return folder
+
+
+def _hearing(folder: RunFolder, config: RunConfig, console: Console) -> list[Listener]:
+    """Who hears of a run: of several processes nobody but the first speaks."""
+    if not distributed.is_main():
+        return []
+    on_cpu = choose_device(config.device).type == "cpu"
+    return [
+        *listeners(folder, console, config.method.name, on_cpu=on_cpu),
+        *create_loggers(config, folder.path),
+    ]
+
+
+def _locked(folder: RunFolder) -> AbstractContextManager[None]:
+    """The folder for this run alone; of several processes the first one holds the lock."""
+    return folder.locked() if distributed.is_main() else nullcontext()
+
+
+@distributed.joined()
+def resume(
+    path: str | Path,
+    *,
+    data: Sequence[Any] | None = None,
+    test: Sequence[Any] | None = None,
+    data_root: str | Path | None = None,
+    device: str | None = None,
+    quiet: bool = True,
+) -> Run:
+    """Go on with a run that was interrupted, to the end it would have had.
+
+    Args:
+        path: the run folder.
+        data: the pair of images and labels that the run began with, if it was one.
+        test: and the one that it is tested on.
+        data_root: where the data is now, if it has moved.
+        device: another device than the run began on.
+        quiet: show no progress.
+    """
+    console = Terminal(quiet=quiet or not distributed.is_main())
+    folder = RunFolder(Path(path))
+    config = moved(load_run_config(folder), data_root)
+    if folder.summary.is_file():
+        say(console, f"{path} has finished: nothing to resume.")
+        judged, shown = folder.audit / "verdicts.csv", folder.audit / "report.html"
+        if distributed.is_main() and judged.is_file() and not shown.is_file():
+            report(path, data=data, data_root=data_root)  # stopped before it was written
+        return Run.load(path)
+    if device is not None:
+        config = config.model_copy(update={"device": device})
+    with _locked(folder):
+        source = source_of_run(folder, config, console, data, test)
+        hearing = _hearing(folder, config, console)
+        trainer = Trainer(config, source, folder, hearing, resuming=True)
+        if source.test_images is None and any(row.get("test_accuracy") for row in trainer.rows):
+            raise UserError(
+                f"{path} was tested on images that are missing now. Give them again: "
+                "josrc.resume(path, data=(X, y), test=(X_test, y_test))."
+            )
+        say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")
+        return complete(trainer)
+
+
+def _prepared_once(source: Source, config: RunConfig, console: Console) -> Source:
+    """Own images checked by the first process; the others take its word for which are sound."""
+    own = prepared(source, config, console) if distributed.is_main() else None
+    skipped = distributed.from_main(lambda: [path for path, _ in own.skipped or ()] if own else [])
+    return prepared(source, config, console, skipped) if own is None else own
+
+
+def complete(trainer: Trainer) -> Run:
+    """Show what the network will see, train to the end, and judge every sample."""
+    folder, program = trainer.folder, trainer.program
+    if distributed.is_main():
+        plot_views(trainer.source, trainer.config, folder.plots / "views.png")
+
+    def finish(summary: dict[str, Any]) -> None:
+        held_out = held_out_answers(program) if doubtful(trainer.source.val) else None
+        if distributed.is_main():
+            write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
+            with suppress(NoPicturesError):  # they went away meanwhile: verdicts need none
+                write_report(folder, trainer.config, trainer.source, summary)
+
+    summary = trainer.run(finish)
+    return Run(folder.path, trainer.config, summary)
+
+
+def listeners(
+    folder: RunFolder,
+    console: Console,
+    title: str,
+    above: RenderableType | None = None,
+    *,
+    on_cpu: bool = False,
+) -> list[Listener]:
+    """Who hears of a run: its pictures, and its progress on a console, below that of its suite.
+
+    Of a long one on a CPU it is also said what would make it shorter.
+    """
+    pictures: list[Listener] = [Pictures(folder)]
+    if console.quiet:
+        return pictures
+    progress = create_progress(console, title, above)
+    # A suite tells the time by itself.
+    estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
+    estimate += [Shorter(progress)] if on_cpu else []
+    return [progress, *estimate, *pictures]
+
+
+def _introduce(source: Source, folder: RunFolder, console: Console) -> None:
+    test = "no" if source.test_images is None else f"{len(source.test_images):,}"
+    held = "" if source.val is None else f"{len(source.val):,} held out, "
+    say(
+        console,
+        f"{source.name}: {len(source):,} training images of {source.closed} classes, {held}"
+        f"{test} test images; {source.noise_summary()}.\n"
+        f"Run folder: {folder.path}",
+    )

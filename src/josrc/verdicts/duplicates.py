@@ -1,0 +1,75 @@
+"""``duplicates.csv``: the exact copies among a run's images, with the verdicts on their labels."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from josrc._console import clipped
+from josrc._io import readable, write_csv
+from josrc.data.duplicates import PARTS, Copy, tally
+from josrc.verdicts.rule import Vector
+from josrc.verdicts.table import TITLES
+
+DUPLICATES = "duplicates.csv"
+
+
+def write_copies(path: Path, copies: Iterable[Copy]) -> None:
+    """Write a line a copy, those that are alike one after the other."""
+    write_csv(path, chain([Copy._fields], copies))
+
+
+def read_copies(path: Path) -> Iterator[Copy]:
+    """The lines of a file; none if a run has no such file."""
+    if not path.is_file():
+        return
+    with (
+        readable(path),
+        path.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
+        lines = csv.reader(file)
+        next(lines, None)
+        for group, part, row, name, label, verdict in lines:
+            yield Copy(int(group), part, int(row), name, label, verdict)
+
+
+def judge_copies(path: Path, group: Vector) -> None:
+    """Give the copies of a run the verdicts on their labels; test images have none.
+
+    Args:
+        path: the file, which the run wrote when it began.
+        group: verdicts on every sample, ``(N,)``, in the order of ``verdicts.csv``.
+    """
+
+    def judged(copy: Copy) -> Copy:
+        known = copy.part != PARTS[-1] and copy.row < len(group)
+        return copy._replace(verdict=TITLES[int(group[copy.row])] if known else "")
+
+    if path.is_file():
+        write_copies(path, map(judged, read_copies(path)))
+
+
+def shown_copies(path: Path) -> dict[str, Any] | None:
+    """What a report says of the copies in a file; none if there are no copies."""
+    found = tally(read_copies(path))
+    if not found.pictures:
+        return None
+    named = [
+        [
+            {
+                "name": clipped(copy.name),
+                "label": clipped(copy.given_label),
+                "verdict": copy.verdict.replace("_", " "),
+            }
+            for copy in group
+        ]
+        for group in found.named
+    ]
+    return {
+        "sentences": found.sentences(),
+        "named": named,
+        "more": found.conflicts - len(named),
+    }

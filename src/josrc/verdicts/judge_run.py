@@ -1,0 +1,144 @@
+"""The audit of a run folder: from its checkpoint to ``audit/``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from josrc._console import clipped
+from josrc.data.source import Source
+from josrc.engine.ledger import COUNTS, MEANS
+from josrc.errors import UserError, reason
+from josrc.verdicts.duplicates import DUPLICATES, judge_copies
+from josrc.verdicts.reasons import held_out_reasons
+from josrc.verdicts.rule import (
+    Findings,
+    held_out_findings,
+    judge,
+    judge_held_out,
+    least_noise_rate,
+)
+from josrc.verdicts.table import Judged, summarise, write_summary, write_verdicts
+
+PREFIX = "ledger."
+# A class is odd with so many samples, this share of them flagged, so many times that of the others.
+ODD_SAMPLES, ODD_RATE, ODD_RATIO = 10, 0.5, 2
+# Verdicts after fewer epochs come with a warning.
+ENOUGH = 10
+# Estimates of the noise that differ by more are told both.
+WIDE = 0.1
+
+
+def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
+    """The ledger in a checkpoint; the networks beside it are not read."""
+    try:
+        with safe_open(checkpoint, framework="numpy") as file:
+            there = set(file.keys())
+            wanted = {PREFIX + name for name in (*MEANS, *COUNTS)}
+            if not wanted <= there:
+                lacking = sorted(wanted - there)[0].removeprefix(PREFIX)
+                raise UserError(
+                    f"{checkpoint} was written by another version of josrc: its ledger lacks "
+                    f"{lacking}. Train again to audit."
+                )
+            return {name.removeprefix(PREFIX): file.get_tensor(name) for name in sorted(wanted)}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"Checkpoint {checkpoint} can't be read: {reason(error)}") from None
+
+
+def write_audit(
+    folder: Path,
+    ledger: Mapping[str, NDArray[Any]],
+    source: Source,
+    held_out: NDArray[Any] | None = None,
+    noise_rate: float | None = None,
+    ood_rate: float | None = None,
+) -> dict[str, Any]:
+    """Judge every sample and write ``verdicts.csv`` and ``summary.json``; returns the summary.
+
+    Where the run has a list of exact copies, they get their verdicts too.
+
+    Args:
+        folder: where they go.
+        ledger: what training found out.
+        source: what it was trained on.
+        held_out: what the final network says of the held-out images, ``(held, classes)``; NaN of
+            those that are gone.
+        noise_rate: share of wrong labels, where it is known.
+        ood_rate: share of foreign images, where it is known.
+    """
+    if len(ledger["visits"]) != len(source):
+        raise UserError(
+            f"The checkpoint knows {len(ledger['visits']):,} samples, but the data has "
+            f"{len(source):,}: it was made with other data."
+        )
+    findings = Findings.of(ledger)
+    verdicts = judge(findings, source.given, noise_rate, ood_rate)
+    least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
+    parts = [Judged(verdicts, findings, source.given, source.ids, source.paths)]
+    if source.val is not None and held_out is not None:
+        val = source.val
+        findings = held_out_findings(held_out, val.given)
+        verdicts = judge_held_out(findings, val.given, verdicts.usual)
+        parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
+    write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
+    groups = np.concatenate([part.verdicts.group for part in parts])
+    judge_copies(folder / DUPLICATES, groups)
+    summary = summarise(parts, source.closed_names)
+    summary["noise_rate_low"] = min(least, summary["noise_rate"])
+    summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate
+    summary["visits"] = int(ledger["visits"].max())
+    write_summary(folder / "summary.json", summary)
+    return summary
+
+
+def odd_class(summary: Mapping[str, Any]) -> str | None:
+    """A sentence on the class whose labels look wrong far more often than all others'.
+
+    Its verdicts are the least to be trusted: a class that the network has not learned looks just
+    like one that is labelled badly. Nothing else tells, where there are no test images.
+    """
+    large = [entry for entry in summary["classes"] if entry["samples"] >= ODD_SAMPLES]
+    worst = max(large, key=lambda entry: entry["noise_rate"], default=None)
+    if worst is None or worst["samples"] == summary["samples"]:
+        return None
+    rest = [entry for entry in summary["classes"] if entry is not worst]
+    others = 1 - sum(e["clean"] for e in rest) / sum(e["samples"] for e in rest)
+    if worst["noise_rate"] <= ODD_RATE or worst["noise_rate"] < ODD_RATIO * others:
+        return None
+    return (
+        f"Of the images labelled '{clipped(worst['class'])}' {100 * worst['noise_rate']:.0f} % "
+        f"look wrong, of all others {100 * others:.0f} %. Maybe the network has not learned this "
+        "class: look at its images before you follow its verdicts."
+    )
+
+
+def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
+    """What is said on screen: how many of each verdict, and where they are."""
+    counts = summary["counts"]
+    found = (
+        f"Verdicts: {counts['clean']:,} clean, {counts['mislabelled']:,} mislabelled, "
+        f"{counts['out_of_distribution']:,} out of distribution: {folder / 'verdicts.csv'}"
+    )
+    seen, span = summary["visits"], noise_span(summary)
+    if seen < ENOUGH:
+        times = "once" if seen == 1 else f"{seen} times"
+        found += f"\nTrain longer before you trust them: each image was seen {times}."
+    if span is None:
+        return found
+    return (
+        f"{found}\nAn estimated {100 * span[0]:.0f} to {100 * span[1]:.0f} % of the labels are "
+        "wrong: hard images are accused too. Look at the most certain verdicts first."
+    )
+
+
+def noise_span(summary: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Least and highest estimate of the share of wrong labels, if they lie well apart."""
+    high = summary["noise_rate"]
+    low = summary.get("noise_rate_low", high)
+    return (low, high) if high - low > WIDE else None

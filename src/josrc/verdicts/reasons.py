@@ -1,0 +1,98 @@
+"""Why a sample has its verdict, as a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from josrc.data.noise import CLEAN, ID, Labels
+from josrc.verdicts.rule import Findings, Vector, Verdicts
+
+# From so many visits on, the running shares are about the last ten epochs.
+WINDOW = 10
+# How often, by percent.
+LOOKS = ["none", *(f"{percent} % of its looks" for percent in range(1, 100)), "all of its looks"]
+
+
+def reasons(
+    verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
+) -> Iterator[str]:
+    """A sentence a sample."""
+    # Every part that repeats is made once: a million sentences are then a matter of seconds.
+    labels = [f'"{name}", the given label, in ' for name in names]
+    rivals = [*(f'"{name}" in ' for name in names), ""]
+    usually = f"on average, against {_percent(verdicts.usual.confidence)} for images whose label"
+    rows = zip(
+        verdicts.group.tolist(),
+        given.tolist(),
+        findings.visits.tolist(),
+        _percents(findings.label_share),
+        findings.rival.tolist(),
+        _percents(findings.rival_share),
+        _percents(findings.confidence),
+        strict=True,
+    )
+    for group, label, visits, label_share, rival, rival_share, confidence in rows:
+        if visits == 0:
+            yield "The model has not seen this image yet."
+            continue
+        when = "the last epochs" if visits > WINDOW else f"its first {_epochs(visits)}"
+        ours = labels[label] + LOOKS[label_share]
+        if group == CLEAN:
+            rest = f" and {rivals[rival]}{LOOKS[rival_share]}" if rival_share else ""
+            yield f"In {when} the model saw {ours}{rest}."
+        elif group == ID:
+            yield f"In {when} the model saw {rivals[rival]}{LOOKS[rival_share]} and {ours}."
+        else:
+            yield (
+                f"In {when} the model could not tell what this is: its best guess had "
+                f"{confidence} % {usually} it believes."
+            )
+
+
+def held_out_reasons(
+    verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
+) -> Iterator[str]:
+    """A sentence for each image that was not trained on, whose findings are one prediction."""
+    quoted = [f'"{name}"' for name in names]
+    usually = _percent(verdicts.usual.confidence)
+    rows = zip(
+        verdicts.group.tolist(),
+        given.tolist(),
+        findings.visits.tolist(),
+        findings.support.tolist(),
+        findings.rival.tolist(),
+        findings.rival_share.tolist(),
+        findings.confidence.tolist(),
+        strict=True,
+    )
+    for group, label, visits, support, rival, rival_share, confidence in rows:
+        if visits == 0:
+            yield "Held out of training; the image was gone when this was written."
+            continue
+        ours = f"{_percent(support)} to {quoted[label]}, the given label"
+        other = f"{_percent(rival_share)} to {quoted[rival]}"
+        start = "Held out of training; the final model"
+        if group == CLEAN:
+            yield f"{start} gives {ours}, and {other}."
+        elif group == ID:
+            yield f"{start} gives {other}, and {ours}."
+        else:
+            yield (
+                f"{start} can't tell what this is: its best guess has {_percent(confidence)}, "
+                f"against {usually} for training images whose label it believes."
+            )
+
+
+def _epochs(count: int) -> str:
+    return "epoch" if count == 1 else f"{count} epochs"
+
+
+def _percents(shares: Vector) -> list[int]:
+    whole: list[int] = np.rint(100 * np.clip(shares, 0, 1)).astype(np.int64).tolist()
+    return whole
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

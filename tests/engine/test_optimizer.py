@@ -1,0 +1,72 @@
+"""Adam in one kernel moves parameters as PyTorch's Adam does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from josrc.config import OptimizerConfig
+from josrc.engine.optimizer import FusedAdam
+from josrc.engine.state import create_optimizer
+from josrc.models.hardware import move_towards
+
+pytest.importorskip("triton")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_it_agrees_with_torch_also_after_beta1_has_changed(weight_decay: float) -> None:
+    torch.manual_seed(0)
+    shapes = [(4, 3), (5,), (2, 3, 3, 3), (50, 50)]  # the last is more than one chunk
+    config = OptimizerConfig(lr=0.01, weight_decay=weight_decay)
+    first = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    ours, theirs = (
+        [torch.nn.Parameter(p.detach().clone().to(DEVICE)) for p in first] for _ in range(2)
+    )
+    wanted = create_optimizer(theirs, config, torch.device(DEVICE))
+    held = create_optimizer(ours, config, torch.device(DEVICE))
+    assert isinstance(held, torch.optim.Adam)
+    held.param_groups[0]["lr"] = torch.tensor(0.01, device=DEVICE)
+    adam = FusedAdam(held)
+    for step in range(6):
+        gradients = [torch.randn(shape, device=DEVICE) for shape in shapes]
+        if step == 3:
+            wanted.param_groups[0]["betas"] = (0.1, 0.999)
+            adam.set_beta1(0.1)
+        for mine, other, gradient in zip(ours, theirs, gradients, strict=True):
+            # A gradient in another memory format is the same gradient.
+            mine.grad = (
+                gradient.to(memory_format=torch.channels_last) if gradient.ndim == 4 else gradient
+            )
+            other.grad = gradient
+        wanted.step()
+        assert adam.step()
+        for mine, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    for parameter, other in zip(ours, theirs, strict=True):
+        for key, value in wanted.state[other].items():
+            torch.testing.assert_close(held.state[parameter][key], value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_parameter_without_gradient_is_left_to_torch() -> None:
+    parameters = [torch.nn.Parameter(torch.ones(3, device=DEVICE)) for _ in range(2)]
+    optimizer = create_optimizer(parameters, OptimizerConfig(), torch.device(DEVICE))
+    assert isinstance(optimizer, torch.optim.Adam)
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.01, device=DEVICE)
+    parameters[0].grad = torch.ones(3, device=DEVICE)
+    assert not FusedAdam(optimizer).step()
+    assert torch.equal(parameters[0].detach().cpu(), torch.ones(3))
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_teacher_moves_a_share_of_the_way(
+    monkeypatch: pytest.MonkeyPatch, everywhere: bool
+) -> None:
+    monkeypatch.setattr("josrc.models.hardware.available", lambda x: everywhere)
+    torch.manual_seed(0)
+    targets = [torch.randn(3, 700, device=DEVICE), torch.randn(2, device=DEVICE)]
+    sources = [torch.randn(3, 700, device=DEVICE), torch.randn(2, device=DEVICE)]
+    wanted = [0.75 * t + 0.25 * s for t, s in zip(targets, sources, strict=True)]
+    move_towards(targets, sources, 0.25)
+    for target, value in zip(targets, wanted, strict=True):
+        torch.testing.assert_close(target, value)

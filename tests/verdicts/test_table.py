@@ -1,0 +1,173 @@
+"""What an audit writes: a table that any program reads back, sentences, and sums."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from josrc.verdicts import table
+from josrc.verdicts.judge_run import odd_class, verdict_line
+from josrc.verdicts.reasons import held_out_reasons, reasons
+from josrc.verdicts.rule import held_out_findings, judge, judge_held_out
+from josrc.verdicts.table import Judged, summarise, write_verdicts
+
+Made = dict[str, Any]
+NAMES = ["cat", "dog", "owl", "bee"]
+HOSTILE = ['a,b "c"', "new\nline", "=cmd|' /C calc'!A0", "  ünï\tcode "]
+
+
+def judged(made: Made, ids: Sequence[Any] = (), paths: Sequence[str] = ()) -> Judged:
+    verdicts = judge(made["findings"], made["given"])
+    return Judged(verdicts, made["findings"], made["given"], ids, paths)
+
+
+def written(made: Made, folder: Path, names: list[str] = NAMES) -> list[dict[str, str]]:
+    path, count = folder / "verdicts.csv", len(made["given"])
+    paths = [f"images/{row},{row}.png" for row in range(count)]
+    write_verdicts(path, [judged(made, range(count), paths)], names)
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("chunk", [7, 400, 50_000])
+def test_the_table_holds_every_sample_in_order(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(table, "CHUNK", chunk)
+    rows = written(made, tmp_path)
+    columns = "id,path,given_label,verdict,suggested_label,p_clean,p_ood,confidence,reason"
+    assert ",".join(rows[0]) == columns
+    assert [row["id"] for row in rows] == [str(row) for row in range(400)]
+    assert rows[7]["path"] == "images/7,7.png"
+    assert [NAMES.index(row["given_label"]) for row in rows] == made["given"].tolist()
+    titles = ["clean"] * 300 + ["mislabelled"] * 60 + ["out_of_distribution"] * 40
+    assert [row["verdict"] for row in rows] == titles
+    suggested = [NAMES[true] for true in made["true"][300:360]]
+    assert [row["suggested_label"] for row in rows] == [""] * 300 + suggested + [""] * 40
+    verdicts = judge(made["findings"], made["given"])
+    assert [float(row["p_ood"]) for row in rows] == pytest.approx(verdicts.p_ood, abs=1e-4)
+
+
+def test_names_of_classes_are_data_whatever_they_hold(made: Made, tmp_path: Path) -> None:
+    rows = written(made, tmp_path, HOSTILE)
+    assert [row["given_label"] for row in rows] == [HOSTILE[label] for label in made["given"]]
+    assert rows[300]["suggested_label"] == HOSTILE[made["true"][300]]
+    assert all(HOSTILE[made["true"][place]] in rows[place]["reason"] for place in range(300, 360))
+    summary = json.loads(json.dumps(summarise([judged(made)], HOSTILE)))
+    assert [entry["class"] for entry in summary["classes"]] == HOSTILE
+
+
+def test_reasons_are_sentences_about_the_sample(made: Made) -> None:
+    rows = np.array([0, 300, 360, 1, 2])
+    findings = replace(
+        made["findings"].part(rows),
+        visits=np.array([50, 50, 50, 3, 0]),
+        label_share=np.array([0.94, 0.0, 0.2, 1.0, 0.0]),
+        rival=np.array([1, 1, 1, -1, -1]),
+        rival_share=np.array([0.06, 0.97, 0.4, 0.0, 0.0]),
+        confidence=np.array([0.8, 0.8, 0.314, 0.8, 0.0]),
+    )
+    verdicts = judge(made["findings"], made["given"])
+    chosen = replace(verdicts, group=np.array([0, 1, 2, 0, 0]))
+    usual = f"{100 * verdicts.usual.confidence:.0f} %"
+    assert list(reasons(chosen, findings, np.zeros(5, dtype=int), NAMES)) == [
+        'In the last epochs the model saw "cat", the given label, in 94 % of its looks and "dog" '
+        "in 6 % of its looks.",
+        'In the last epochs the model saw "dog" in 97 % of its looks and "cat", the given label, '
+        "in none.",
+        "In the last epochs the model could not tell what this is: its best guess had 31 % on "
+        f"average, against {usual} for images whose label it believes.",
+        'In its first 3 epochs the model saw "cat", the given label, in all of its looks.',
+        "The model has not seen this image yet.",
+    ]
+
+
+def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> None:
+    usual = judge(made["findings"], made["given"]).usual
+    given = np.zeros(3, dtype=int)
+    predicted = np.array([[0.8, 0.2, 0, 0], [0.05, 0.9, 0.05, 0], [0.2, 0.3, 0.25, 0.25]])
+    findings = held_out_findings(predicted, given)
+    verdicts = judge_held_out(findings, given, usual)
+    first, second, third = held_out_reasons(verdicts, findings, given, NAMES)
+    start = "Held out of training; the final model"
+    assert first == f'{start} gives 80 % to "cat", the given label, and 20 % to "dog".'
+    assert second == f'{start} gives 90 % to "dog", and 5 % to "cat", the given label.'
+    assert third.startswith(f"{start} can't tell what this is: its best guess has 30 %, against")
+
+
+def test_the_summary_counts_by_class_and_names_the_pairs(made: Made) -> None:
+    verdicts, given = judge(made["findings"], made["given"]), made["given"]
+    summary = summarise([Judged(verdicts, made["findings"], given, (), ())], NAMES)
+    assert summary["samples"] == 400
+    assert summary["counts"] == {"clean": 300, "mislabelled": 60, "out_of_distribution": 40}
+    assert (summary["noise_rate"], summary["ood_share"]) == (0.25, 0.1)
+    dogs = summary["classes"][1]
+    assert dogs["class"] == "dog"
+    assert dogs["samples"] == np.sum(given == 1)
+    assert dogs["mislabelled"] == np.sum(given[300:360] == 1)
+    assert dogs["noise_rate"] == pytest.approx(np.sum(given[300:] == 1) / np.sum(given == 1))
+    pairs = summary["confused_pairs"]
+    assert sum(pair["count"] for pair in pairs) == 60
+    assert [pair["count"] for pair in pairs] == sorted((p["count"] for p in pairs), reverse=True)
+    first, true = pairs[0], made["true"][300:360]
+    wrong = (given[300:360] == NAMES.index(first["given"])) & (
+        true == NAMES.index(first["suggested"])
+    )
+    assert first["count"] == np.sum(wrong)
+
+
+def test_a_class_without_samples_has_no_noise(made: Made) -> None:
+    summary = summarise([judged(made)], [*NAMES, "unicorn"])
+    assert summary["classes"][-1]["samples"] == 0
+    assert summary["classes"][-1]["noise_rate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("flagged", "samples", "odd"),
+    [
+        ([77, 18, 18, 18], 100, True),
+        ([100, 0, 0, 0], 100, True),
+        ([62, 60, 64, 62], 100, False),  # all are as noisy
+        ([77, 40, 40, 40], 100, False),  # less than twice the others
+        ([50, 5, 5, 5], 100, False),  # half of its labels still look right
+        ([9, 0, 0, 0], 9, False),  # too few to tell
+        ([0, 0, 0, 0], 100, False),
+    ],
+)
+def test_a_class_stands_out_by_its_share_of_wrong_labels(
+    flagged: list[int], samples: int, odd: bool
+) -> None:
+    classes = [
+        {"class": name, "samples": samples, "clean": samples - n, "noise_rate": n / samples}
+        for name, n in zip(NAMES, flagged, strict=True)
+    ]
+    said = odd_class({"samples": 4 * samples, "classes": classes})
+    assert (said or "").startswith("Of the images labelled 'cat' ") == odd
+    assert (said is not None) == odd
+
+
+def test_verdicts_of_few_epochs_come_with_a_warning() -> None:
+    counts = {"clean": 3, "mislabelled": 2, "out_of_distribution": 1}
+    for visits, told in ((1, "seen once."), (9, "seen 9 times."), (10, None)):
+        said = verdict_line({"counts": counts, "noise_rate": 0.5, "visits": visits}, Path("audit"))
+        assert said.startswith("Verdicts: 3 clean, 2 mislabelled, 1 out of distribution: audit")
+        assert said.endswith(told or "verdicts.csv")
+
+
+def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:
+    rare = {"class": "owl", "samples": 2, "clean": 0, "noise_rate": 1.0}
+    bad = {"class": "cat", "samples": 100, "clean": 10, "noise_rate": 0.9}
+    good = {"class": "dog", "samples": 98, "clean": 90, "noise_rate": 8 / 98}
+    # Of the others 8 and 2 of 100.
+    said = odd_class({"samples": 200, "classes": [rare, bad, good]})
+    assert said is not None
+    assert said.startswith("Of the images labelled 'cat' 90 % look wrong, of all others 10 %.")
+    assert odd_class({"samples": 100, "classes": [bad]}) is None
+    assert odd_class({"samples": 0, "classes": []}) is None
