@@ -75,9 +75,7 @@ def in_order(source: Any, ids: list[str], given: list[int], classes: list[str]) 
     """A source of images in files, its samples and classes in another order."""
     known = list(source.ids)
     order = np.array([known.index(name) for name in ids])
-    files, names = source.files.take(order), source.sample_ids.take(order)
-    labels = {"given": np.array(given), "class_names": classes}
-    return replace(source, images=files, files=files, sample_ids=names, **labels)
+    return replace(source.take(order), given=np.array(given), class_names=classes)
 
 
 @pytest.fixture
@@ -165,7 +163,7 @@ def reviewed(tmp_path: Path) -> Path:
     """
     from josrc._console import Terminal
     from josrc.engine.run_folder import RunFolder
-    from josrc.runs.data import prepared
+    from josrc.runs.data import read_images
     from josrc.runs.snapshot import write_record
     from josrc.runs.start import plan
     from josrc.verdicts.table import COLUMNS
@@ -178,7 +176,7 @@ def reviewed(tmp_path: Path) -> Path:
             Image.new("RGB", (40, 30), COLOURS[name]).save(photos / name / title)
     config, source = plan(str(photos), model="cnn7", workers=0, method="standard")
     assert source is not None
-    source = prepared(source, config, Terminal(quiet=True))
+    source = read_images(source, config, Terminal(quiet=True))
     folder = RunFolder(tmp_path / "run")
     write_record(folder.samples, source)
     folder.create(config, source, torch.device("cpu"))

@@ -16,30 +16,30 @@ import sys
 from pathlib import Path
 
 from commands import josrc
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 
 STEP = 7
 
 
 def send_before_step(name: str) -> None:
     """Let this process get a signal in the middle of its training, once."""
-    original, count = Program.train_step, 0
+    original, count = TrainState.train_step, 0
 
-    def train_step(self: Program, size: int) -> None:
+    def train_step(self: TrainState, size: int) -> None:
         nonlocal count
         count += 1
         if count == STEP:
             os.kill(os.getpid(), signal.Signals[name])
         original(self, size)
 
-    Program.train_step = train_step  # type: ignore[method-assign, assignment]
+    TrainState.train_step = train_step  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":
     file, rank, codes = Path(sys.argv[1]), os.environ["RANK"], []
-    whole_step = Program.train_step
+    whole_step = TrainState.train_step
     for command in json.loads(file.read_text()):
-        Program.train_step = whole_step  # type: ignore[method-assign]
+        TrainState.train_step = whole_step  # type: ignore[method-assign]
         if "signal" in command and rank == "1":
             send_before_step(command["signal"])
         codes.append(josrc(*command["arguments"]))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from josrc.config import OptimizerConfig, RunConfig
-from josrc.data.source import NAMES
+from josrc.data.registry import DATASETS
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.methods import method_names
@@ -254,7 +254,7 @@ def test_the_part_of_a_recipe_for_one_method_leaves_others_alone() -> None:
 
 
 @pytest.mark.parametrize("method", method_names())
-@pytest.mark.parametrize("data", NAMES)
+@pytest.mark.parametrize("data", DATASETS)
 def test_every_data_set_has_a_configuration_for_every_method(data: str, method: str) -> None:
     run = config(data=data, method=method)
     assert (run.data.name, run.method.name) == (data, method)
@@ -281,11 +281,11 @@ def test_the_plain_recipe_is_that_of_the_published_codes(
 
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_a_recipe_begins_with_the_command_that_runs_it(recipe: str) -> None:
-    comment, program, command, data, *options = shlex.split(
+    comment, state, command, data, *options = shlex.split(
         recipe_text(recipe).splitlines()[0], comments=False
     )
-    assert [comment, program, command] == ["#", "josrc", "train"]
-    assert data in NAMES
+    assert [comment, state, command] == ["#", "josrc", "train"]
+    assert data in DATASETS
     names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
     chosen = dict(zip(names, options[1::2], strict=True))
     suffix = chosen.pop("recipe", None)

@@ -18,15 +18,15 @@ import torch
 
 from commands import josrc
 from josrc import distributed
-from josrc.data.loaders import ResidentLoader
-from josrc.data.source import load_source
+from josrc.data.loaders import Needs, ResidentLoader
+from josrc.data.registry import open_source
 from josrc.data.views import Normalise, create_view
 from josrc.distributed import Place, portion
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, UserError
 from josrc.runs.resolve import nested
-from josrc.runs.start import configure, settled
+from josrc.runs.start import configure, with_noise_rate
 from josrc.verdicts.judge_run import read_ledger
 
 ROOT = Path(__file__).parents[1]
@@ -58,8 +58,8 @@ def alone(method: str, folder: Path) -> Trainer:
     """The same run in this process."""
     layers = [nested(key, value) for key, value in SETTINGS.items()]
     config = configure("digits-o", layers=layers, method=method, **OPTIONS)
-    source = load_source(config.data)
-    config = settled(config, source)
+    source = open_source(config.data)
+    config = with_noise_rate(config, source)
     made = Trainer(config, source, RunFolder(folder))
     made.folder.create(config, source, made.device)
     return made
@@ -173,7 +173,7 @@ def test_two_processes_find_what_one_finds(
     folder, output = together.folder, together.output
     assert_alike(folder / method, references[method].rows)
     ours = read_ledger(folder / method / "checkpoint" / "state.safetensors")
-    theirs = references[method].program.ledger.arrays()
+    theirs = references[method].state.ledger.arrays()
     assert (ours["visits"] == theirs["visits"]).all()
     assert np.abs(ours["mean_loss"] - theirs["mean_loss"]).max() < 0.05
     agreeing = (ours["prediction"] == theirs["prediction"]).mean()
@@ -275,14 +275,14 @@ def test_portions_by_hand(
 
 def test_processes_fetch_together_the_batch_of_one(as_process: Callable[[int, int], None]) -> None:
     config = configure("digits-o", noise="symmetric", rate=0.5)
-    source = load_source(config.data)
+    source = open_source(config.data)
     cpu = torch.device("cpu")
 
     def fetched(rank: int, world: int) -> tuple[torch.Tensor, torch.Tensor]:
         as_process(rank, world)
         view = create_view(config.views, source.size, 2)
-        normalise = Normalise(source, None, cpu, True)
-        loader = ResidentLoader(source, view, 2, 50, normalise, cpu)
+        normalise = Normalise(source.spec, None, cpu, True)
+        loader = ResidentLoader(source, Needs(2), view, normalise, cpu, batch_size=50)
         loader.begin_epoch(seed=3, epoch=1, position=100)
         batch = loader.fetch(50)
         return batch.index, torch.stack(batch.images.chunk(2), dim=1)

@@ -85,8 +85,8 @@ def test_held_out_images_can_be_asked_about(tmp_path: Path) -> None:
     assert source is not None
     assert source.val is not None
     trainer = Trainer(config, source, RunFolder(tmp_path))
-    row = trainer.program.begin_epoch(config, 0) | trainer.program.end_epoch()
-    probabilities = trainer.program.held_out_probabilities()
+    row = trainer.state.begin_epoch(config, 0) | trainer.state.end_epoch()
+    probabilities = trainer.state.held_out_probabilities()
     assert probabilities is not None
     assert probabilities.shape == (60, 4)
     agreed = (probabilities.argmax(dim=1).numpy() == source.val.given).mean()

@@ -12,7 +12,6 @@ from scipy.special import log_softmax, rel_entr, softmax
 from torch import Tensor
 
 from josrc.losses import (
-    PROBABILITY_FLOOR,
     balance_penalty,
     js_divergence,
     log_probabilities,
@@ -94,21 +93,16 @@ def test_cross_entropy_of_half_precision_is_computed_in_float32(dtype: torch.dty
 # --- log_probabilities ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("floor", [PROBABILITY_FLOOR, None])
-def test_logarithms_of_ordinary_logits_are_those_of_the_softmax(floor: float | None) -> None:
+def test_logarithms_of_ordinary_logits_are_those_of_the_softmax() -> None:
     logits = random_logits(2)
     expected = log_softmax(logits, axis=1)
-    np.testing.assert_allclose(log_probabilities(tensor(logits), floor), expected, atol=1e-5)
+    np.testing.assert_allclose(log_probabilities(tensor(logits)), expected, atol=1e-5)
 
 
 def test_the_floor_bounds_the_logarithms() -> None:
     logits = tensor([[1000, -1000], [0, 30]])
     expected = [[0, math.log(1e-7)], [math.log(1e-7), 0]]
     np.testing.assert_allclose(log_probabilities(logits), expected, atol=1e-6)
-
-
-def test_without_a_floor_an_underflowing_probability_has_an_infinite_logarithm() -> None:
-    assert log_probabilities(tensor([[1000, -1000]]), None).tolist() == [[0, -math.inf]]
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -153,26 +147,14 @@ def test_symmetric_divergence_is_zero_for_equals_and_the_same_both_ways() -> Non
 OPPOSITE = [[1000.0, -1000.0, -1000.0]], [[-1000.0, 1000.0, -1000.0]]
 
 
-def divergence_and_gradient(floor: float | None) -> tuple[Tensor, Tensor]:
+def test_opposite_predictions_have_a_finite_divergence_and_gradient() -> None:
     first = torch.tensor(OPPOSITE[0], requires_grad=True)
-    second = torch.tensor(OPPOSITE[1])
-    log_p, log_q = log_probabilities(first, floor), log_probabilities(second, floor)
+    log_p, log_q = log_probabilities(first), log_probabilities(torch.tensor(OPPOSITE[1]))
     divergence = symmetric_divergence(log_p, log_q)
     divergence.sum().backward()
     assert first.grad is not None
-    return divergence.detach(), first.grad
-
-
-def test_with_the_floor_opposite_predictions_have_a_finite_divergence_and_gradient() -> None:
-    divergence, gradient = divergence_and_gradient(PROBABILITY_FLOOR)
     assert divergence.item() == pytest.approx(2 * (1 - 1e-7) * math.log2(1e7), rel=1e-5)
-    assert gradient.isfinite().all()
-
-
-def test_without_the_floor_opposite_predictions_have_no_finite_divergence_or_gradient() -> None:
-    divergence, gradient = divergence_and_gradient(None)
-    assert not divergence.isfinite().any()
-    assert not gradient.isfinite().all()
+    assert first.grad.isfinite().all()
 
 
 # --- js_divergence, Eq. 2 ------------------------------------------------------------------------

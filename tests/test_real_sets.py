@@ -19,17 +19,16 @@ from rich.console import Console
 from commands import josrc
 from josrc.bench.plan import planned
 from josrc.bench.suite import run_suite
-from josrc.config import DataConfig
-from josrc.data import load_source
 from josrc.data.datasets import clothing1m, food101n
 from josrc.data.datasets._published import told
 from josrc.data.loaders import balanced_order
 from josrc.data.noise import CLEAN, ID
+from josrc.data.registry import describe_data, open_source
 from josrc.data.source import with_noise
 from josrc.engine.metrics import Truth
 from josrc.engine.trainer import Trainer
 from josrc.errors import TrainingFailedError, UserError
-from josrc.runs.resolve import resolve
+from josrc.runs.start import configure
 
 TINY = ["--model", "test_resnet", "--no-pretrained", "--image-size", "32", "--device", "cpu"]
 FAST = [*TINY, "--batch-size", "16", "--epochs", "1", "--workers", "1"]
@@ -117,7 +116,7 @@ def kitchen(tmp_path: Path) -> Path:
 
 
 def test_clothing1m_is_the_noisy_images_and_the_clean_splits(shop: Path) -> None:
-    source = load_source(DataConfig(name="clothing1m", root=shop))
+    source = open_source(describe_data("clothing1m", root=shop))
     assert source.class_names == [f"Garment {number}" for number in range(14)]
     assert source.given.tolist() == [number % 14 for number in range(56)]
     assert (source.true, source.verified) == (None, None)
@@ -132,8 +131,8 @@ def test_clothing1m_is_the_noisy_images_and_the_clean_splits(shop: Path) -> None
 
 
 def test_the_published_protocol_takes_peoples_labels_where_there_is_no_other(shop: Path) -> None:
-    config = DataConfig(name="clothing1m", root=shop, protocol="published")
-    source = load_source(config)
+    config = describe_data("clothing1m", root=shop, protocol="published")
+    source = open_source(config)
     assert source.ids[56:58] == ["images/0/t,0.jpg", "images/1/t,1.jpg"]
     assert source.given[56:].tolist() == [1, 2, *range(2, 14)]
     assert source.verified is not None
@@ -208,7 +207,7 @@ def test_a_faulty_line_is_named(broken_shop: Path, file: str, line: str, message
     with (broken_shop / file).open("a") as text:
         text.write(f"{line}\n")
     with pytest.raises(UserError, match=message):
-        load_source(DataConfig(name="clothing1m", root=broken_shop))
+        open_source(describe_data("clothing1m", root=broken_shop))
 
 
 def test_images_without_label_or_file_are_left_out_and_listed(
@@ -276,7 +275,7 @@ def test_the_doctor_is_asked_by_name(broken_shop: Path, capsys: pytest.CaptureFi
 
 
 def test_food101n_is_tested_on_food_101_and_knows_what_people_checked(kitchen: Path) -> None:
-    source = load_source(DataConfig(name="food101n", root=kitchen))
+    source = open_source(describe_data("food101n", root=kitchen))
     assert source.class_names == FOODS
     assert source.given.tolist() == [number % 3 for number in range(30)]
     assert source.test_labels is not None
@@ -295,18 +294,18 @@ def test_the_two_folders_may_lie_anywhere_and_the_test_list_be_json(kitchen: Pat
     listed = {name: [f"{name}/{place}", f"{name}/{place + 3}"] for place, name in enumerate(FOODS)}
     (food101 / "meta" / "test.json").write_text(json.dumps(listed))
     root = kitchen / "Food-101N_release"
-    source = load_source(DataConfig(name="food101n", root=root, test=food101))
+    source = open_source(describe_data("food101n", root=root, test=food101))
     assert source.test_labels is not None
     assert source.test_labels.tolist() == [0, 0, 1, 1, 2, 2]
     with pytest.raises(UserError, match=r"meta/test.txt: is missing"):
-        load_source(DataConfig(name="food101n", root=root))
+        open_source(describe_data("food101n", root=root))
 
 
 def test_a_class_that_is_not_listed_is_named(kitchen: Path) -> None:
     with (kitchen / "Food-101N_release/meta/imagelist.tsv").open("a") as text:
         text.write("appel_pie/1.jpg\n")
     with pytest.raises(UserError, match=r"'appel_pie' is not in .*Did you mean 'apple_pie'"):
-        load_source(DataConfig(name="food101n", root=kitchen))
+        open_source(describe_data("food101n", root=kitchen))
 
 
 def test_cleannet_learns_from_checked_labels_and_is_scored_by_others(
@@ -323,7 +322,7 @@ def test_cleannet_learns_from_checked_labels_and_is_scored_by_others(
 
 
 def test_checked_labels_score_the_clean_selection(kitchen: Path) -> None:
-    source = load_source(DataConfig(name="food101n", root=kitchen))
+    source = open_source(describe_data("food101n", root=kitchen))
     group, prediction = torch.full((30,), ID), torch.from_numpy(source.given).clone()
     group[8:11] = CLEAN  # of the held labels 0, 1, 0, 1 three are selected, one of them right
     prediction[11] += 1
@@ -337,12 +336,12 @@ def test_checked_labels_score_the_clean_selection(kitchen: Path) -> None:
 
 
 def test_other_labels_keep_of_the_checks_what_follows(kitchen: Path) -> None:
-    source = load_source(DataConfig(name="food101n", root=kitchen))
+    source = open_source(describe_data("food101n", root=kitchen))
     labels = source.given.copy()
     labels[:3] = 2  # right, wrong and right before; the third stays what it was
     file = kitchen / "labels.npy"
     np.save(file, labels)
-    other = with_noise(source, DataConfig(name="food101n", root=kitchen, noise_file=file))
+    other = with_noise(source, describe_data("food101n", root=kitchen, noise_file=file))
     assert other.verified is not None
     assert other.verified[:4].tolist() == [0, -1, 1, 1]
 
@@ -371,14 +370,14 @@ def test_the_doctor_looks_at_both_food_sets(kitchen: Path) -> None:
 
 
 def test_the_released_configurations_are_recipes_of_their_own() -> None:
-    clothing = resolve("clothing1m", "released", [])
+    clothing = configure("clothing1m", recipe="released")
     assert (clothing.data.protocol, clothing.model.name) == ("published", "resnet18.tv_in1k")
     assert clothing.method.model_dump()["warm_up"] == 5
     assert clothing.optimizer.at(0, 15)[0] == 0.002
-    food = resolve("food101n", "released", [])
+    food = configure("food101n", recipe="released")
     assert (food.epochs, food.batch_size, food.optimizer.weight_decay) == (50, 128, 5e-3)
     # Joint-Optim sees the whole million ten times, then trains on what the labels became.
-    joint = resolve("clothing1m", None, [{"method": {"name": "joint-optim"}}])
+    joint = configure("clothing1m", method="joint-optim")
     assert (joint.data.epoch_samples, joint.epochs) == (None, 20)
     assert joint.method.model_dump()["first_step"] == 10
     assert [joint.optimizer.at(epoch, 20)[0] for epoch in (0, 9, 10, 15)] == [
@@ -420,7 +419,7 @@ def test_table_3_begins_with_files_where_there_is_no_network(
     begun: dict[str, float] = {}
 
     def fails_at_once(self: Trainer) -> None:
-        first = self.program.method.network.backbone.conv1.weight
+        first = self.state.method.network.backbone.conv1.weight
         begun[self.config.model.name] = first.mean().item()
         raise TrainingFailedError("to save time")
 

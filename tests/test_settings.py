@@ -14,13 +14,13 @@ from josrc.methods import get_method, method_names
 @pytest.mark.parametrize("method", method_names())
 def test_every_key_is_listed_with_its_default_and_a_meaning(method: str) -> None:
     plain = RunConfig.model_validate(
-        {"data": {"name": "digits-o"}, "method": get_method(method).Settings()}
+        {"data": {"name": "digits-o", "kind": "builtin"}, "method": get_method(method).Settings()}
     ).flat()
     listed = {setting.key: setting for setting in settings_of(method)}
     assert list(listed) == list(plain)
     for key, setting in listed.items():
         assert setting.meaning, key
-        if key != "data.name":  # has no default
+        if key not in ("data.name", "data.kind"):  # have no default
             assert yaml.safe_load(setting.default) == plain[key], key
 
 

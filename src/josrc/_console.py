@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from rich.console import Console
 
@@ -25,6 +26,12 @@ class Terminal(Console):
 def say(console: Console, text: str) -> None:
     """A line as it is: paths and names may hold anything, nothing in them is markup."""
     console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
+@cache
+def say_once(text: str) -> None:
+    """A line beside the output, however often there is reason for it."""
+    say(Terminal(stderr=True), text)
 
 
 @contextmanager

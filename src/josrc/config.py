@@ -6,14 +6,17 @@ How a recipe, a file and the command line come to be one is in ``runs/resolve.py
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializeAsAny,
@@ -26,11 +29,45 @@ from pydantic_core import PydanticCustomError
 
 # A run may be resumed from another folder, so its files keep their whole path.
 File = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
-# A run stays the same run wherever it is computed, its data lies and its numbers are shown.
-CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root"}
+Choice = TypeVar("Choice")
+# ``C`` and ``c`` name the same choice.
+LowerCase = Annotated[
+    Choice, BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text)
+]
+# A run stays the same run wherever it is computed, its data lies and its numbers are shown. What
+# kind of data it has follows from the name.
+CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root", "data.kind"}
+# How the name of a data set on the Hugging Face hub begins.
+HUB = "hf:"
 # What stands in a run's configuration where runs on named data have their recipe.
 OWN_IMAGES = "own-images"
 NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
+
+
+class DataKind(StrEnum):
+    """What sort of data a run has: decided once, by its name, and asked wherever it matters."""
+
+    BUILTIN = "builtin"  # known by name, and whole in memory: digits, CIFAR
+    PUBLISHED = "published"  # known by name, its images in files in their published layout
+    FOLDER = "folder"  # class folders
+    MANIFEST = "manifest"  # a file that names images and their labels
+    HUB = "hub"  # a Hugging Face data set, by its name or saved to disk
+    ARRAYS = "arrays"  # handed over by a Python program: pixels or paths, and labels
+
+    @property
+    def is_named(self) -> bool:
+        """Whether josrc knows it by name: it has recipes, and test images of its own."""
+        return self in (DataKind.BUILTIN, DataKind.PUBLISHED)
+
+    @property
+    def knows_truth(self) -> bool:
+        """Whether its labels are right until noise is added to them."""
+        return self is DataKind.BUILTIN
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it may lie at a path of its user's, and move."""
+        return self in (DataKind.FOLDER, DataKind.MANIFEST, DataKind.HUB)
 
 
 def phase(default: int, *, of: int = 200, description: str | None = None) -> Any:
@@ -72,6 +109,7 @@ class DataConfig(Section):
     """Which data, and which noise is added to its labels."""
 
     name: str = Field(description="a data set josrc knows, a path, or hf:NAME")
+    kind: DataKind = Field(description="what sort of data that is; it follows from the name")
     root: File | None = Field(None, description="folder that holds the data; null: download it")
     noise: NoiseKind = Field("none", description="wrong labels that are drawn on purpose")
     rate: float = Field(0.0, ge=0, le=1, description="share of labels that are drawn wrong")
@@ -96,10 +134,26 @@ class DataConfig(Section):
     )
 
     @property
+    def original_path(self) -> Path | None:
+        """Where own images were when they were named; none for data that lies at no path."""
+        path = Path(self.name)
+        return path if self.kind.has_place and path.is_absolute() else None
+
+    @property
+    def path(self) -> Path | None:
+        """The same, or where they are said to have moved."""
+        return self.original_path and (self.root or self.original_path)
+
+    @property
     def place(self) -> str:
-        """The name of a data set, or where own images are: ``root`` if they have moved there."""
-        own = Path(self.name).is_absolute()
-        return str(self.root) if own and self.root is not None else self.name
+        """Where own images are, or the name of the data."""
+        return self.name if self.path is None else str(self.path)
+
+    @property
+    def title(self) -> str:
+        """A short name: of a path its last part, of a name on the hub the part behind the slash."""
+        path = os.path.normpath(self.name.removeprefix(HUB))
+        return self.name if self.kind.is_named else Path(path).stem
 
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:
@@ -192,11 +246,17 @@ class OptimizerConfig(Section):
 
 
 class MethodSettings(Section):
-    """Base of every method's settings."""
+    """Base of every method's settings.
 
+    Attributes:
+        name: the method's key.
+        retired: settings that old runs may have, each with the value that holds for all by now.
+    """
+
+    retired: ClassVar[Mapping[str, Any]] = {}
     name: str
 
-    def settled(self, noise_rate: float | None) -> Self:
+    def with_noise_rate(self, noise_rate: float | None) -> Self:
         """These settings once the data is there; a method may take its noise rate from it.
 
         Args:

@@ -105,7 +105,7 @@ def joined() -> Iterator[None]:
     # After an error the others may be gone: then the group is left as it is, to end with us.
     try:
         yield
-        highest(0)  # nobody leaves while the first one still writes
+        barrier()  # nobody leaves while the first one still writes
     except RuntimeError as error:
         check_lost(error, lambda: "It was not training yet, or not any more.")
         raise
@@ -249,7 +249,7 @@ def gathered(rows: Tensor, part: slice, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def unite(table: Tensor, own: Tensor, dim: int = 0) -> None:
+def merge_rows(table: Tensor, own: Tensor, dim: int = 0) -> None:
     """Bring every row of a table of all samples to all processes from the one that wrote it.
 
     Args:
@@ -304,15 +304,20 @@ def highest(value: int) -> int:
     return int(found)
 
 
-def one_first(make: Callable[[], Value]) -> Value:
+def barrier() -> None:
+    """Wait for all processes; it fails if one of them has ended."""
+    highest(0)
+
+
+def main_first(make: Callable[[], Value]) -> Value:
     """What each process makes, after the first one of its machine has: it may be a download."""
     early = local_rank() == 0
     value = make() if early else None
-    highest(0)
+    barrier()
     return make() if value is None else value
 
 
-def from_main(make: Callable[[], Value]) -> Value:
+def broadcast(make: Callable[[], Value]) -> Value:
     """What the first process makes, in all of them; it must be picklable."""
     if world() == 1:
         return make()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
 import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,13 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
-from josrc.data.source import LOADERS, check_name, is_own
+from josrc.data.registry import DATASETS, kind_of
 from josrc.engine.device import device_name
 from josrc.engine.run_folder import versions
 from josrc.errors import UserError
 
 # What is found, by name, in the order in which it is shown.
 Findings = Iterator[tuple[str, str]]
-# Checks the files of a data set below a folder; tells of them, or raises a UserError.
-Check = Callable[[Path | None, Console], Iterator[str]]
 # Collections of other extras, and tools for those who work on josrc itself.
 NOT_EXTRAS = ("all", "dev")
 
@@ -127,15 +124,6 @@ def _size(count: float) -> str:
 
 # --- data sets -----------------------------------------------------------------------------------
 
-# Module and function that check the files of each data set; imported when they are asked for.
-CHECKS = {
-    "digits-o": ("josrc.doctor", "check_loads"),
-    "cifar100n-c": ("josrc.data.datasets.cifar", "check"),
-    "cifar80n-o": ("josrc.data.datasets.cifar", "check"),
-    "clothing1m": ("josrc.data.datasets.clothing1m", "check"),
-    "food101n": ("josrc.data.datasets.food101n", "check"),
-}
-
 
 def check_data(name: str, folder: Path | None, console: Console, **manifest: Any) -> Iterator[str]:
     """Look at all files of a data set; what is wrong raises a UserError.
@@ -146,45 +134,34 @@ def check_data(name: str, folder: Path | None, console: Console, **manifest: Any
         console: shows how far a long check is.
         manifest: how to read one of own images, as options of training.
     """
-    if name in CHECKS:
-        module, function = CHECKS[name]
-        check: Check = getattr(importlib.import_module(module), function)
-        yield from check(folder, console)
-    elif is_own(name):
-        if folder is not None:
-            raise UserError(f"{name} is a path itself: josrc doctor data {name}")
-        yield from check_own(name, console, **manifest)
-    else:
-        check_name(name)
-
-
-def check_loads(folder: Path | None, console: Console) -> Iterator[str]:
-    """``digits-o`` comes with scikit-learn: if it loads it is whole."""
-    module, function = LOADERS["digits-o"]
-    source = getattr(importlib.import_module(module), function)(folder)
-    yield f"It comes with scikit-learn: {len(source):,} training images."
+    if kind_of(name).is_named:
+        yield from DATASETS[name].check(folder, console)
+        return
+    if folder is not None:
+        raise UserError(f"{name} is a path itself: josrc doctor data {name}")
+    yield from check_own(name, console, **manifest)
 
 
 def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
     from josrc.data.class_checks import odd_classes
-    from josrc.data.duplicates import listed, tally
+    from josrc.data.duplicates import list_duplicates, tally
     from josrc.data.readers.folder import describe_left_out
-    from josrc.runs.data import prepared
+    from josrc.runs.data import read_images
     from josrc.runs.intro import describe_classes
     from josrc.runs.start import plan
 
     config, source = plan(name, **manifest)
     assert source is not None
     data = config.data.model_copy(update={"resident": False})
-    source = prepared(source, config.model_copy(update={"data": data}), console)
+    source = read_images(source, config.model_copy(update={"data": data}), console)
     held = 0 if source.val is None else len(source.val)
     tested = 0 if source.test_images is None else len(source.test_images)
     yield f"{len(source):,} images to train on, {held:,} held out, {tested:,} to test on."
     yield describe_classes(source)
     yield from odd_classes(source)
     yield from describe_left_out(source.left_out)
-    copies = tally(listed(source))
+    copies = tally(list_duplicates(source))
     yield from copies.sentences() or ["No file is an exact copy of another one."]
     for group in copies.named:
         names = ", ".join(f"{copy.name} ('{copy.given_label}')" for copy in group)

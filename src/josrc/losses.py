@@ -48,16 +48,13 @@ def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     return -(target * F.log_softmax(precise(logits), dim=1)).sum(dim=1)
 
 
-def log_probabilities(logits: Tensor, floor: float | None = PROBABILITY_FLOOR) -> Tensor:
+def log_probabilities(logits: Tensor) -> Tensor:
     """Logarithms of the softmax, ``(batch, classes)``.
 
-    With a floor they are never below ``log(floor)``, so that no divergence of two of them can
-    overflow. Without one the logarithm of the softmax is taken as the equations are written, and
-    is ``-inf`` where a probability underflows.
+    They are never below that of ``PROBABILITY_FLOOR``, so that no divergence of two of them can
+    overflow.
     """
-    if floor is None:
-        return torch.softmax(precise(logits), dim=1).log()
-    return F.log_softmax(precise(logits), dim=1).clamp(min=math.log(floor))
+    return F.log_softmax(precise(logits), dim=1).clamp(min=math.log(PROBABILITY_FLOOR))
 
 
 def symmetric_divergence(log_p: Tensor, log_q: Tensor, base: float = 2.0) -> Tensor:

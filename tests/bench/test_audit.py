@@ -20,8 +20,8 @@ from josrc.bench.plan import run_behind
 from josrc.bench.render import render, show
 from josrc.bench.results import AuditResult, ResultKey, load_results
 from josrc.bench.tables import FOLDERS, measure_cell
-from josrc.data.source import load_source
-from josrc.engine.state import Program
+from josrc.data.registry import open_source
+from josrc.engine.state import TrainState
 from josrc.errors import UserError
 from josrc.runs.start import configure
 
@@ -161,15 +161,15 @@ def test_a_side_that_calls_nothing_so_is_not_taken_for_one_that_was_not_run() ->
 
 def test_features_are_what_the_last_layer_sees() -> None:
     config = configure("digits-o", method="standard")
-    source = load_source(config.data)
-    program = Program(config, source, torch.device("cpu"))
-    features, probabilities = predict(program, source.images[:50])
-    head = program.method.network.head
+    source = open_source(config.data)
+    state = TrainState(config, source, torch.device("cpu"))
+    features, probabilities = predict(state, source.images.pixels[:50])
+    head = state.method.network.head
     assert features.shape == (50, head[-1].in_features)
     with torch.no_grad():
         again = head[-1](torch.from_numpy(features)).softmax(dim=1)
     np.testing.assert_allclose(probabilities, again.numpy(), rtol=1e-4)
-    assert program.method.training
+    assert state.method.training
 
 
 def test_cleanlab_judges_what_anybody_would_judge() -> None:

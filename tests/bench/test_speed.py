@@ -15,7 +15,7 @@ from rich.console import Console
 from josrc.bench import speed
 from josrc.bench.reference import ViewsDataset, reference_steps
 from josrc.data.source import Source
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.runs.start import configure
 
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def test_the_reference_loop_draws_both_views_anew() -> None:
 
 def test_the_operations_of_a_step_are_counted() -> None:
     config, source = small("standard")
-    flops, moved = speed.step_cost(Program(config, source, CPU), config)
+    flops, moved = speed.step_cost(TrainState(config, source, CPU), config)
     # 2 operations a multiply-add; backward costs two forwards, less the first layer's input.
     size, convolutions = 64, 0
     for inputs, outputs in [(3, 64), (64, 64)]:

@@ -15,7 +15,7 @@ from josrc.bench import speed_images
 from josrc.bench.generated import write_images
 from josrc.bench.reference import ViewsDataset, reference_steps
 from josrc.cli.main import main
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.errors import UserError
 
 CPU = torch.device("cpu")
@@ -132,19 +132,19 @@ def test_a_folder_that_torchvision_reads_otherwise_is_refused(folder: Path) -> N
 
 def test_only_the_resident_loop_needs_no_files(folder: Path) -> None:
     config, source = speed_images.open_folder(folder, TINY)
-    program = Program(config, source, CPU)
-    walk = speed_images.training(program, config, program.train_step)
+    state = TrainState(config, source, CPU)
+    walk = speed_images.training(state, config, state.train_step)
     list(islice(walk, 5))  # two whole batches an epoch: into the third
-    assert program.loader.cursor.item() == 4
-    tiles = program.loader.tiles.clone()
+    assert state.loader.cursor.item() == 4
+    tiles = state.loader.tiles.clone()
     for file in folder.glob("*/*.jpg"):
         file.unlink()
-    list(islice(speed_images.repeating(program, config, program.train_step), 5))
-    assert program.loader.cursor.item() == 4
-    assert torch.equal(program.loader.tiles, tiles)
+    list(islice(speed_images.repeating(state, config, state.train_step), 5))
+    assert state.loader.cursor.item() == 4
+    assert torch.equal(state.loader.tiles, tiles)
     for loop in (
-        speed_images.reading(program, config),
-        speed_images.training(program, config, program.train_step),
+        speed_images.reading(state, config),
+        speed_images.training(state, config, state.train_step),
     ):
         with pytest.raises(UserError, match="can't be read any more"):
             list(islice(loop, 5))

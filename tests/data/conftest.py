@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from josrc.data import Source
+from josrc.config import DataKind
+from josrc.data.images import ArrayImages
+from josrc.data.source import Source
 
 
 @pytest.fixture
@@ -16,15 +18,21 @@ def make_source() -> Callable[..., Source]:
         count: int = 20, height: int = 6, width: int = 5, channels: int = 3, true: object = None
     ) -> Source:
         generator = np.random.default_rng(count)
+
+        def pixels(images: int) -> ArrayImages:
+            shape = (images, height, width, channels)
+            return ArrayImages(generator.integers(0, 256, shape, dtype=np.uint8))
+
         classes = np.arange(count) % 3 if true is None else np.asarray(true)
         return Source(
             name="random",
-            images=generator.integers(0, 256, (count, height, width, channels), dtype=np.uint8),
+            data_kind=DataKind.BUILTIN,
+            images=pixels(count),
             true=classes.astype(np.int64),
             given=generator.integers(0, 2, count),
             class_names=["cat", "dog", "ship"],
             closed=2,
-            test_images=generator.integers(0, 256, (4, height, width, channels), dtype=np.uint8),
+            test_images=pixels(4),
             test_labels=np.array([0, 1, 0, 1]),
             mean=(0.485, 0.456, 0.406)[:channels],
             std=(0.229, 0.224, 0.225)[:channels],

@@ -13,10 +13,11 @@ from PIL import Image
 
 import josrc as library
 from commands import josrc
-from josrc.data.duplicates import FEW, Copy, find_copies, listed, marks_of, tally
+from josrc.data.duplicates import FEW, Duplicate, find_duplicates, list_duplicates, marks_of, tally
+from josrc.data.images import ArrayImages
 from josrc.data.readers.arrays import source_of
 from josrc.runs.start import plan
-from josrc.verdicts.duplicates import read_copies, write_copies
+from josrc.verdicts.duplicates import read_duplicates, write_duplicates
 
 FAST = ["--epochs", "1", "--device", "cpu", "--method", "standard", "--batch-size", "32"]
 
@@ -81,7 +82,9 @@ def test_an_audit_keeps_the_list(copied: Path, tmp_path: Path) -> None:
     assert josrc("audit", run) == 0
     assert (run / "audit" / "duplicates.csv").read_text() == before
     verdicts = library.Run.load(run).verdicts()
-    known = [copy for copy in read_copies(run / "audit" / "duplicates.csv") if copy.part != "test"]
+    known = [
+        copy for copy in read_duplicates(run / "audit" / "duplicates.csv") if copy.part != "test"
+    ]
     assert [copy.verdict for copy in known] == [verdicts.iloc[c.row]["verdict"] for c in known]
     assert [copy.path for copy in known] == [verdicts.iloc[c.row]["path"] for c in known]
 
@@ -104,14 +107,14 @@ def test_images_in_memory_are_compared_too() -> None:
     labels, test = np.arange(12) % 3, (images[:3].copy(), np.array([0, 1, 2]))
     _, source = plan((images, labels), test=test, val=0.3)
     assert source is not None
-    found = list(listed(source))
+    found = list(list_duplicates(source))
     assert {copy.part for copy in found} >= {"training", "test"}
     assert source.val is not None
-    parts = {"training": source.images, "test": test[0], "held-out": source.val.images}
+    parts = {"training": source.images, "test": source.test_images, "held-out": source.val.images}
     seen = {}
     for copy in found:
         place = copy.row - len(source) if copy.part == "held-out" else copy.row
-        seen.setdefault(copy.group, set()).add(parts[copy.part][place].tobytes())
+        seen.setdefault(copy.group, set()).add(parts[copy.part].pixels[place].tobytes())
     assert all(len(contents) == 1 for contents in seen.values())
     assert len(found) == 7  # 0 and 1 twice, 2 three times
     conflicts = {copy.group for copy in found if copy.given_label != found[0].given_label}
@@ -127,9 +130,9 @@ def test_labels_with_noise_on_purpose_are_those_of_the_run() -> None:
     _, noisy = plan((images, labels), noise="symmetric", rate=0.5)
     assert plain is not None
     assert noisy is not None
-    assert tally(listed(plain)).conflicts == 0
+    assert tally(list_duplicates(plain)).conflicts == 0
     different = int((noisy.given[:20] != noisy.given[20:]).sum())
-    assert tally(listed(noisy)).conflicts == different > 0
+    assert tally(list_duplicates(noisy)).conflicts == different > 0
 
 
 def test_copies_are_found_among_many_by_16_bytes_each() -> None:
@@ -137,28 +140,31 @@ def test_copies_are_found_among_many_by_16_bytes_each() -> None:
     marks = np.random.default_rng(0).integers(0, 2**63, (count, 2), dtype=np.uint64)
     marks[5], marks[70_000], marks[9] = marks[100_000], marks[100_000], marks[199_999]
     assert marks_of(marks.tobytes()).tolist()[:3] == marks[:3].tolist()
-    found = find_copies([(np.zeros((count, 1, 1, 1), dtype=np.uint8), marks), None, None])
+    blank = ArrayImages(np.zeros((count, 1, 1, 1), dtype=np.uint8))
+    found = find_duplicates([(blank, marks), None, None])
     groups = {}
     for group, place in zip(found.group.tolist(), found.place.tolist(), strict=True):
         groups.setdefault(group, []).append(place)
     assert (
-        len(find_copies([(np.zeros((0, 1, 1, 1), dtype=np.uint8), marks[:0]), None, None]).group)
+        len(
+            find_duplicates([(np.zeros((0, 1, 1, 1), dtype=np.uint8), marks[:0]), None, None]).group
+        )
         == 0
     )
     assert sorted(groups.values()) == [[5, 70_000, 100_000], [9, 199_999]]
 
 
 def test_of_many_copies_every_label_is_named_and_names_come_back(tmp_path: Path) -> None:
-    rows = [Copy(1, "training", n, f"/a/{n}, \udcff.png", "cat") for n in range(9)]
-    rows.append(Copy(1, "training", 9, "/b.png", 'the "dog"', "out_of_distribution"))
-    write_copies(tmp_path / "d.csv", rows)
-    assert list(read_copies(tmp_path / "d.csv")) == rows
+    rows = [Duplicate(1, "training", n, f"/a/{n}, \udcff.png", "cat") for n in range(9)]
+    rows.append(Duplicate(1, "training", 9, "/b.png", 'the "dog"', "out_of_distribution"))
+    write_duplicates(tmp_path / "d.csv", rows)
+    assert list(read_duplicates(tmp_path / "d.csv")) == rows
     (named,) = tally(rows).named
     assert [copy.given_label for copy in named] == ["cat", 'the "dog"', *["cat"] * (FEW - 2)]
 
 
 def test_no_copy_is_no_news() -> None:
     source = source_of((pixels(6), [0, 1, 0, 1, 0, 1]), plan("digits-o")[0].data, "cnn7")
-    assert list(listed(source)) == []
-    assert list(listed(replace(source, copies=None))) == []
-    assert tally(listed(source)).sentences() == []
+    assert list(list_duplicates(source)) == []
+    assert list(list_duplicates(replace(source, duplicates=None))) == []
+    assert tally(list_duplicates(source)).sentences() == []

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from josrc.config import DataConfig
+from josrc.config import DataConfig, DataKind
 from josrc.data.label_files import read_label_file, write_noise_file
 from josrc.data.source import with_noise
 from josrc.errors import UserError
@@ -42,7 +42,8 @@ def test_labels_of_a_noise_file_replace_the_drawn_ones(tmp_path, make_source):
     path = tmp_path / "noise.npz"
     write_noise_file(path, given, source.true, source.kind)
     np.testing.assert_array_equal(
-        with_noise(source, DataConfig(name="x", noise_file=path)).given, given
+        with_noise(source, DataConfig(name="x", kind=DataKind.BUILTIN, noise_file=path)).given,
+        given,
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from josrc.data.loaders import Batch, ResidentLoader
+from josrc.data.loaders import Batch, Needs, ResidentLoader
 from josrc.data.views import Normalise, WeakView
 
 CPU = torch.device("cpu")
@@ -16,7 +16,8 @@ def make_loader(make_source) -> MakeLoader:
     def make(count: int = 23, batch_size: int = 5, views: int = 2, pad: int = 2, flip: bool = True):
         source = make_source(count=count)
         view = WeakView(pad, flip, source.images.shape[1:3])
-        return ResidentLoader(source, view, views, batch_size, Normalise(source, None, CPU), CPU)
+        normalise = Normalise(source.spec, None, CPU)
+        return ResidentLoader(source, Needs(views), view, normalise, CPU, batch_size=batch_size)
 
     return make
 
@@ -135,8 +136,8 @@ def test_a_batch_carries_the_given_labels_of_its_samples(make_loader, make_sourc
 def test_the_first_view_of_all_samples_comes_before_the_second(make_loader, make_source):
     # Without crops and flips both views are the image itself, and tell whose they are.
     source = make_source(count=23)
-    pixels = torch.from_numpy(source.images.transpose(0, 3, 1, 2))
-    expected = Normalise(source, None, CPU)(pixels)
+    pixels = torch.from_numpy(source.images.pixels.transpose(0, 3, 1, 2))
+    expected = Normalise(source.spec, None, CPU)(pixels)
     for batch in batches(make_loader(pad=0, flip=False)):
         first, second = batch.images.chunk(2)
         assert torch.equal(first, expected[batch.index])

@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from josrc.config import DataConfig
-from josrc.data import load_source
+from josrc.config import DataConfig, DataKind
 from josrc.data.noise import draw_labels, kind_of, transition_matrix
+from josrc.data.registry import open_source
 from josrc.data.source import with_noise
 from josrc.errors import UserError
-from josrc.runs.resolve import resolve
+from josrc.runs.start import configure
 
 KINDS = ["symmetric", "asymmetric", "block", "superclass"]
 # Seven closed classes in superclasses of three, three and one, then two open classes:
@@ -164,14 +164,17 @@ def test_runs_with_other_seeds_share_their_noise():
     given = []
     for seed in (0, 1):
         user = {"seed": seed, "data": {"noise": "symmetric", "rate": 0.5}}
-        given.append(load_source(resolve("digits-o", None, [user]).data).given)
+        given.append(open_source(configure("digits-o", layers=[user]).data).given)
     np.testing.assert_array_equal(*given)
 
 
 def test_another_noise_seed_gives_other_labels(make_source):
     source = make_source(count=300)
     given = [
-        with_noise(source, DataConfig(name="x", noise="symmetric", rate=0.5, noise_seed=s)).given
+        with_noise(
+            source,
+            DataConfig(name="x", kind=DataKind.BUILTIN, noise="symmetric", rate=0.5, noise_seed=s),
+        ).given
         for s in (0, 0, 1)
     ]
     np.testing.assert_array_equal(given[0], given[1])

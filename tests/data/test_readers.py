@@ -14,9 +14,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from josrc.config import DataConfig
-from josrc.data.assemble import open_source
 from josrc.data.readers.folder import describe_left_out
+from josrc.data.registry import describe_data, open_source
 from josrc.data.source import Source
 from josrc.errors import UserError
 
@@ -24,7 +23,7 @@ ROWS = [("a/1.png", "cat"), ("a/2.png", "dog"), ("b/3.png", "cat"), ("b/ü 4.png
 
 
 def opened(path: Path | str, **settings: Any) -> Source:
-    return open_source(DataConfig(name=str(path), **settings))
+    return open_source(describe_data(str(path), **settings))
 
 
 def files(root: Path, names: list[str]) -> None:
@@ -71,7 +70,7 @@ def test_a_manifest_of_each_kind(tmp_path: Path, name: str) -> None:
     assert list(source.paths) == [str(tmp_path / path) for path, _ in ROWS]
     assert source.true is None
     assert source.kind is None
-    assert [source.picture(index).getpixel((0, 0))[0] for index in range(4)] == [0, 1, 2, 3]
+    assert [source.images.picture(index).getpixel((0, 0))[0] for index in range(4)] == [0, 1, 2, 3]
 
 
 def test_columns_may_be_named(tmp_path: Path) -> None:
@@ -213,11 +212,11 @@ def test_a_hugging_face_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert source.given.tolist() == [1, 0, 1, 0]
     assert source.test_labels is not None
     assert source.test_labels.tolist() == [1, 0]
-    assert source.picture(3).getpixel((0, 0)) == (3, 0, 0)
+    assert source.images.picture(3).getpixel((0, 0)) == (3, 0, 0)
     assert source.ids[3] == "train/3"
     files_of_test = source.test_images
     assert files_of_test is not None
-    assert files_of_test.with_tile(4)[np.array([1])][0, 0, 0, 0] == 5  # type: ignore[union-attr]
+    assert files_of_test.with_tile(4).tiles(np.array([1]))[0, 0, 0, 0] == 5  # type: ignore[union-attr]
 
     numbers = datasets.Dataset.from_dict({"image": pictures, "label": [3.0, None, 10, 3, 10, 3]})
     numbers.save_to_disk(tmp_path / "numbers")
@@ -234,7 +233,7 @@ def test_many_rows_cost_little(tmp_path: Path) -> None:
     assert len(source) == count
     assert source.ids[12_345] == "images/0012345.jpg"
     assert source.given[12_345] == 12_345 % 7
-    assert len(source.files.names.block) == 18 * count  # type: ignore[union-attr]
+    assert len(source.images.names.block) == 18 * count  # type: ignore[attr-defined]
 
 
 # --- mistakes ------------------------------------------------------------------------------------

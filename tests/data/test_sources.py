@@ -7,10 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 from torchvision.datasets import CIFAR100
 
-from josrc.config import DataConfig
-from josrc.data import Source, load_source
 from josrc.data.datasets import cifar, digits
-from josrc.data.source import LOADERS
+from josrc.data.registry import DATASETS, describe_data, open_source
+from josrc.data.source import Source
 from josrc.errors import UserError
 
 # --- digits-o ------------------------------------------------------------------------------------
@@ -18,7 +17,7 @@ from josrc.errors import UserError
 
 @pytest.fixture(scope="module")
 def digits_source() -> Source:
-    return digits.load()
+    return digits.open_source(describe_data("digits-o"))
 
 
 def test_digits_have_eight_classes_and_two_open_ones(digits_source):
@@ -35,7 +34,7 @@ def test_all_open_digits_are_training_samples(digits_source):
 
 
 def test_digits_are_grey_bytes_of_the_full_range(digits_source):
-    for images in (digits_source.images, digits_source.test_images):
+    for images in (digits_source.images.pixels, digits_source.test_images.pixels):
         assert images.dtype == np.uint8
         assert images.shape[1:] == (8, 8, 1)
         assert (images.min(), images.max()) == (0, 255)
@@ -50,8 +49,8 @@ def rows(images: np.ndarray, labels: np.ndarray) -> list[bytes]:
 def test_training_and_test_digits_together_are_the_data_set(digits_source):
     whole = load_digits()
     pixels = np.round(whole.images / 16 * 255).astype(np.uint8)
-    train = rows(digits_source.images, digits_source.true)
-    test = rows(digits_source.test_images, digits_source.test_labels)
+    train = rows(digits_source.images.pixels, digits_source.true)
+    test = rows(digits_source.test_images.pixels, digits_source.test_labels)
     assert sorted(train + test) == sorted(rows(pixels, whole.target))
     assert not set(train) & set(test)
 
@@ -64,21 +63,21 @@ def test_every_class_gives_a_quarter_of_its_digits_to_the_test_set(digits_source
 
 def test_the_split_is_the_same_every_time_whatever_the_global_generator_holds(digits_source):
     np.random.seed(5)
-    again = digits.load()
-    np.testing.assert_array_equal(again.images, digits_source.images)
-    np.testing.assert_array_equal(again.test_images, digits_source.test_images)
+    again = digits.open_source(describe_data("digits-o"))
+    np.testing.assert_array_equal(again.images.pixels, digits_source.images.pixels)
+    np.testing.assert_array_equal(again.test_images.pixels, digits_source.test_images.pixels)
     np.testing.assert_array_equal(again.true, digits_source.true)
 
 
 def test_the_statistics_of_digits_standardise_them(digits_source):
-    scaled = (digits_source.images / 255 - digits_source.mean) / digits_source.std
+    scaled = (digits_source.images.pixels / 255 - digits_source.mean) / digits_source.std
     assert scaled.mean() == pytest.approx(0, abs=0.01)
     assert scaled.std() == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize(("noise", "rate"), [("none", 0.0), ("symmetric", 0.5), ("block", 0.4)])
 def test_noisy_digits_carry_labels_of_the_task_only(digits_source, noise, rate):
-    source = load_source(DataConfig(name="digits-o", noise=noise, rate=rate))
+    source = open_source(describe_data("digits-o", noise=noise, rate=rate))
     assert source.given.max() == 7
     np.testing.assert_array_equal(source.true, digits_source.true)
     np.testing.assert_array_equal(source.kind == 2, source.true >= 8)
@@ -88,7 +87,7 @@ def test_noisy_digits_carry_labels_of_the_task_only(digits_source, noise, rate):
 
 def test_the_noise_summary_counts_every_sample_once(digits_source):
     open_digits = int((digits_source.true >= 8).sum())
-    assert load_source(DataConfig(name="digits-o")).noise_summary() == (
+    assert open_source(describe_data("digits-o")).noise_summary() == (
         f"{len(digits_source) - open_digits:,} correct labels, 0 wrong, "
         f"{open_digits} out of distribution"
     )
@@ -151,7 +150,7 @@ def cifar_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load_cifar(name: str, root: Path | None, **noise: object) -> Source:
-    return load_source(DataConfig(name=name, root=root, **noise))
+    return open_source(describe_data(name, root=root, **noise))
 
 
 def channels_last(entry: dict[str, object]) -> np.ndarray:
@@ -163,10 +162,10 @@ def test_cifar100n_c_is_the_whole_data_set_in_file_order(cifar_root, below):
     source = load_cifar("cifar100n-c", cifar_root / below)
     assert source.closed == 100
     assert source.class_names == NAMES
-    np.testing.assert_array_equal(source.images, channels_last(TRAIN))
+    np.testing.assert_array_equal(source.images.pixels, channels_last(TRAIN))
     np.testing.assert_array_equal(source.true, TRAIN["fine_labels"])
     np.testing.assert_array_equal(source.given, TRAIN["fine_labels"])
-    np.testing.assert_array_equal(source.test_images, channels_last(TEST))
+    np.testing.assert_array_equal(source.test_images.pixels, channels_last(TEST))
     np.testing.assert_array_equal(source.test_labels, TEST["fine_labels"])
     assert source.noise_summary() == "400 correct labels, 0 wrong, 0 out of distribution"
 
@@ -178,12 +177,12 @@ def test_cifar80n_o_keeps_all_training_images_and_tests_on_the_first_eighty_clas
     source = load_cifar("cifar80n-o", cifar_root, **noise)
     assert source.closed == 80
     assert source.closed_names == NAMES[:80]
-    np.testing.assert_array_equal(source.images, channels_last(TRAIN))
+    np.testing.assert_array_equal(source.images.pixels, channels_last(TRAIN))
     np.testing.assert_array_equal(source.true, TRAIN["fine_labels"])
     assert source.given.max() < 80
     assert (source.kind == 2).sum() == 80
     known = np.array(TEST["fine_labels"]) < 80
-    np.testing.assert_array_equal(source.test_images, channels_last(TEST)[known])
+    np.testing.assert_array_equal(source.test_images.pixels, channels_last(TEST)[known])
     np.testing.assert_array_equal(source.test_labels, np.array(TEST["fine_labels"])[known])
 
 
@@ -285,14 +284,14 @@ def test_downloads_go_to_the_users_cache_unless_the_environment_says_otherwise(
     [
         ("cifar80n", "Did you mean 'cifar80n-o'"),
         ("digit-o", "Did you mean 'digits-o'"),
-        ("xyz", f"Known: {', '.join(LOADERS)}"),
+        ("xyz", f"Known: {', '.join(DATASETS)}"),
     ],
 )
 def test_an_unknown_data_set_is_refused_with_a_suggestion(name, message):
     with pytest.raises(UserError, match=f"'{name}'.*{message}"):
-        load_source(DataConfig(name=name))
+        open_source(describe_data(name))
 
 
 def test_noise_by_superclass_is_refused_where_there_are_none():
     with pytest.raises(UserError, match="no superclasses"):
-        load_source(DataConfig(name="digits-o", noise="superclass", rate=0.2))
+        open_source(describe_data("digits-o", noise="superclass", rate=0.2))

@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 
 import josrc
-from josrc.config import DataConfig, RunConfig, ViewConfig
-from josrc.data.assemble import open_source
-from josrc.data.loaders import Batch, EvaluationSet, Loader, ResidentLoader, loader_for
+from josrc.config import RunConfig, ViewConfig
+from josrc.data.loaders import Batch, EvaluationSet, Loader, Needs, ResidentLoader, loader_for
 from josrc.data.prepare import prepare_source
+from josrc.data.registry import describe_data, open_source
 from josrc.data.source import Source
 from josrc.data.staging import Staging
 from josrc.data.views import Normalise, create_view
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def source_of(folder: Path, *, free: int = PLENTY, known: Any = None, **settings: Any) -> Source:
-    data = DataConfig(name=str(folder), **settings)
+    data = describe_data(str(folder), **settings)
     config = RunConfig.model_validate(
         {"data": data, "method": StandardSettings(), "model": {"image_size": 14}}
     )
@@ -49,8 +49,9 @@ def source_of(folder: Path, *, free: int = PLENTY, known: Any = None, **settings
 
 def loader_of(source: Source, batch_size: int = 8, views: int = 2, **view: Any) -> Loader:
     made = create_view(ViewConfig(pad=0, **view), source.size, views)
-    normalise = Normalise(source, 14, CPU)
-    return loader_for(source)(source, made, views, batch_size, normalise, CPU, workers=2)
+    normalise = Normalise(source.spec, 14, CPU)
+    needs, sizes = Needs(views), {"batch_size": batch_size, "workers": 2}
+    return loader_for(source)(source, needs, made, normalise, CPU, **sizes)
 
 
 def batches(loader: Loader, seed: int = 1, epoch: int = 0, position: int = 0) -> Iterator[Batch]:
@@ -96,9 +97,9 @@ def test_a_stopped_epoch_goes_on_with_the_batches_it_would_have_had(folder: Path
 
 def test_views_without_chance_are_the_middle_of_the_tile(folder: Path) -> None:
     source = source_of(folder, resident=True)
-    normalise = Normalise(source, 14, CPU)
+    normalise = Normalise(source.spec, 14, CPU)
     seen = torch.cat(list(EvaluationSet(source.images, source.given, normalise, source.size, CPU)))
-    tiles = torch.from_numpy(np.asarray(source.images))[:, 1:15, 1:15].permute(0, 3, 1, 2)
+    tiles = torch.from_numpy(source.images.pixels)[:, 1:15, 1:15].permute(0, 3, 1, 2)
     torch.testing.assert_close(seen, normalise(tiles))
     files = source_of(folder, resident=False)
     streamed = EvaluationSet(files.images, files.given, normalise, files.size, CPU, workers=2)
@@ -115,8 +116,8 @@ def test_views_without_chance_are_the_middle_of_the_tile(folder: Path) -> None:
 
 def test_small_sets_stay_in_memory_and_large_ones_do_not(folder: Path) -> None:
     needed = 47 * 16 * 16 * 3
-    assert isinstance(source_of(folder, free=4 * needed).images, np.ndarray)
-    assert not isinstance(source_of(folder, free=4 * needed - 4).images, np.ndarray)
+    assert source_of(folder, free=4 * needed).images.in_memory
+    assert not source_of(folder, free=4 * needed - 4).images.in_memory
 
 
 def test_pictures_and_paths_stay_with_their_samples(folder: Path) -> None:
@@ -128,7 +129,7 @@ def test_pictures_and_paths_stay_with_their_samples(folder: Path) -> None:
             for index in (0, len(part) - 1):
                 number = int(Path(part.paths[index]).stem)
                 pixels = np.random.default_rng(number).integers(0, 256, (20, 26, 3), dtype=np.uint8)
-                assert np.array_equal(np.asarray(part.picture(index)), pixels)
+                assert np.array_equal(np.asarray(part.images.picture(index)), pixels)
                 assert part.ids[index] == f"{('cat', 'dog')[number % 2]}/{number:02}.png"
                 assert part.given[index] == number % 2
 
@@ -146,7 +147,7 @@ def test_bad_files_are_left_out_with_a_reason(folder: Path, resident: bool) -> N
     kept = [index for index, name in enumerate(whole.ids) if name != "cat/04.png"]
     assert list(source.ids) == [whole.ids[index] for index in kept]
     index = np.arange(len(source))
-    np.testing.assert_array_equal(source.images[index], whole.images[np.array(kept)])
+    np.testing.assert_array_equal(source.images.tiles(index), whole.images.tiles(np.array(kept)))
     np.testing.assert_array_equal(source.given, whole.given[kept])
 
 

@@ -33,7 +33,7 @@ def slow_view(image: np.ndarray, pad: int, flip: bool, draw: np.ndarray) -> np.n
 def test_a_view_is_a_crop_of_the_zero_padded_image_perhaps_flipped(
     make_source, pad, flip, channels
 ):
-    images = make_source(channels=channels).images
+    images = make_source(channels=channels).images.pixels
     index = torch.tensor([3, 0, 19, 3, 7, 7, 7, 11])
     draws = torch.rand(len(index), 3, generator=torch.Generator().manual_seed(1))
     views = WeakView(pad, flip, (6, 5))(padded(images, pad), index, draws)
@@ -45,7 +45,7 @@ def test_a_view_is_a_crop_of_the_zero_padded_image_perhaps_flipped(
 
 
 def test_without_padding_and_flips_a_view_is_the_image(make_source):
-    images = make_source().images
+    images = make_source().images.pixels
     views = WeakView(0, False, (6, 5))(padded(images, 0), torch.arange(20), torch.rand(20, 3))
     np.testing.assert_array_equal(views.permute(0, 2, 3, 1), images)
 
@@ -95,13 +95,13 @@ def test_the_largest_number_below_one_still_crops_inside_the_padded_image(pad):
 @pytest.mark.parametrize("planar", [True, False])
 def test_views_and_network_inputs_lie_in_channels_last_memory(make_source, pad, planar):
     source = make_source()
-    images = source.images
+    images = source.images.pixels
     if planar:  # as torchvision hands out CIFAR: channels last by shape only
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
     views = WeakView(pad, True, (6, 5))(padded(images, pad), torch.arange(8), torch.rand(8, 3))
     assert views.shape == (8, 3, 6, 5)
     assert views.is_contiguous(memory_format=torch.channels_last)
-    assert Normalise(source, None, CPU)(views).is_contiguous(memory_format=torch.channels_last)
+    assert Normalise(source.spec, None, CPU)(views).is_contiguous(memory_format=torch.channels_last)
 
 
 # --- normalisation -------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ def standardised(pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, 
 @pytest.mark.parametrize("image_size", [None, 6])
 def test_images_are_standardised_channel_by_channel(make_source, channels, image_size):
     source = make_source(height=6, width=6, channels=channels)
-    pixels = source.images.transpose(0, 3, 1, 2)
-    images = Normalise(source, image_size, CPU)(torch.from_numpy(pixels))
+    pixels = source.images.pixels.transpose(0, 3, 1, 2)
+    images = Normalise(source.spec, image_size, CPU)(torch.from_numpy(pixels))
     assert images.dtype == torch.float32
     expected = standardised(pixels, source.mean, source.std)
     np.testing.assert_allclose(images, expected, rtol=0, atol=2e-6)
@@ -126,8 +126,8 @@ def test_images_are_standardised_channel_by_channel(make_source, channels, image
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_left_unstandardised_lie_between_0_and_1(make_source, channels):
     source = make_source(channels=channels)
-    pixels = source.images.transpose(0, 3, 1, 2)
-    images = Normalise(source, None, CPU, standardise=False)(torch.from_numpy(pixels))
+    pixels = source.images.pixels.transpose(0, 3, 1, 2)
+    images = Normalise(source.spec, None, CPU, standardise=False)(torch.from_numpy(pixels))
     np.testing.assert_allclose(images, pixels / 255, rtol=0, atol=1e-6)
 
 
@@ -146,8 +146,8 @@ def interpolated(image: np.ndarray, size: int) -> np.ndarray:
 @pytest.mark.parametrize("size", [5, 6, 12, 32])
 def test_images_of_another_size_are_resized(make_source, size):
     source = make_source(count=2)
-    pixels = source.images.transpose(0, 3, 1, 2)
-    images = Normalise(source, size, CPU)(torch.from_numpy(pixels))
+    pixels = source.images.pixels.transpose(0, 3, 1, 2)
+    images = Normalise(source.spec, size, CPU)(torch.from_numpy(pixels))
     assert images.shape == (2, 3, size, size)
     flat = standardised(pixels, source.mean, source.std)
     expected = [[interpolated(channel, size) for channel in image] for image in flat]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from josrc.data.loaders import Batch
-from josrc.data.source import load_source
+from josrc.data.registry import open_source
 from josrc.engine.capture import (
     CapturedStepper,
     CapturedTester,
@@ -14,19 +14,19 @@ from josrc.engine.capture import (
     create_stepper,
 )
 from josrc.engine.metrics import right_answers
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.errors import UserError
 from josrc.methods import method_names
 from josrc.methods.base import Scalars, StepResult
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
 
-def program(method: str, device: str, **options: object) -> Program:
+def state(method: str, device: str, **options: object) -> TrainState:
     config = configure("digits-o", noise="symmetric", rate=0.5, method=method, **options)
-    source = load_source(config.data)
-    config = settled(config, source)
-    built = Program(config, source, torch.device(device))
+    source = open_source(config.data)
+    config = with_noise_rate(config, source)
+    built = TrainState(config, source, torch.device(device))
     built.begin_epoch(config, 20)
     return built
 
@@ -38,7 +38,7 @@ def test_a_step_compiles_without_breaks_and_agrees_with_eager(method: str) -> No
     # A step that takes gradients must also be traced operation by operation; of one label set.
     meta = method == "mlnt"
     layers = [{"method": {"synthetic": 1}}] if meta else []
-    plain, traced = program(method, "cpu", layers=layers), program(method, "cpu", layers=layers)
+    plain, traced = state(method, "cpu", layers=layers), state(method, "cpu", layers=layers)
     backend = "aot_eager" if meta else "eager"
     forward = torch.compile(traced.forward, fullgraph=True, dynamic=False, backend=backend)
     for size in (128, 128, 28):
@@ -62,7 +62,7 @@ def test_the_first_captured_and_eager_steps_agree_within_bfloat16(
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # float32 to the last bit
     losses = {}
     for engine in ("eager", "captured"):
-        built = program(method, "cuda", layers=layers)
+        built = state(method, "cuda", layers=layers)
         stepper = create_stepper(built, engine)
         history = []
         for _ in range(3):
@@ -83,14 +83,14 @@ def test_what_was_compiled_once_is_found_again(method: str) -> None:
 
     for _ in range(2):
         counters.clear()
-        create_stepper(program(method, "cuda"), "captured")(128)
+        create_stepper(state(method, "cuda"), "captured")(128)
     assert counters["aot_autograd"]["autograd_cache_hit"] == 1
 
 
 @pytest.mark.gpu
 def test_a_new_epoch_and_a_new_momentum_reach_the_captured_step() -> None:
     config = configure("digits-o", noise="symmetric", rate=0.5, epochs=40)
-    built = Program(config, load_source(config.data), torch.device("cuda"))
+    built = TrainState(config, open_source(config.data), torch.device("cuda"))
     stepper = create_stepper(built, "captured")
     for epoch in (0, 1, 2, 3, 20):
         built.begin_epoch(config, epoch)
@@ -104,7 +104,7 @@ def test_a_new_epoch_and_a_new_momentum_reach_the_captured_step() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", ["josrc", "coteaching"])
 def test_replayed_tests_give_the_accuracies_of_the_weights_of_the_hour(method: str) -> None:
-    built = program(method, "cuda")
+    built = state(method, "cuda")
     create_stepper(built, "captured")
     prepared = [built.end_epoch() for _ in range(3)]
     assert prepared[0] == prepared[1] == prepared[2]
@@ -121,9 +121,9 @@ def test_replayed_tests_give_the_accuracies_of_the_weights_of_the_hour(method: s
 
 @pytest.mark.gpu
 def test_a_test_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> None:
-    built, said = program("standard", "cuda"), list[str]()
+    built, said = state("standard", "cuda"), list[str]()
     create_stepper(built, "auto", said.append)
-    network = built.method.evaluated()["test_accuracy"][0]
+    network = built.method.tested[0]
     network.register_forward_hook(lambda module, inputs, logits: float(logits.max()) and None)
     accuracies = [built.end_epoch()["test_accuracy"] for _ in range(4)]
     assert len(set(accuracies)) == 1
@@ -134,20 +134,20 @@ def test_a_test_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> Non
 class Broken:
     """A captured stepper of a step that can't be captured; it gets as far as the next batch."""
 
-    def __init__(self, broken: Program) -> None:
-        self.program = broken
+    def __init__(self, broken: TrainState) -> None:
+        self.state = broken
 
     def ready(self, size: int) -> bool:
         return False
 
     def __call__(self, size: int) -> None:
-        self.program.loader.cursor += size
-        self.program.loss_sum += 1e9
+        self.state.loader.cursor += size
+        self.state.loss_sum += 1e9
         raise RuntimeError("data-dependent branch\nand a long story")
 
 
 def test_a_step_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> None:
-    plain, broken, said = program("josrc", "cpu"), program("josrc", "cpu"), list[str]()
+    plain, broken, said = state("josrc", "cpu"), state("josrc", "cpu"), list[str]()
     stepper = FallbackStepper(Broken(broken), said.append)  # type: ignore[arg-type]
     for _ in range(2):
         plain.train_step(128)
@@ -159,7 +159,7 @@ def test_a_step_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> Non
 
 @pytest.mark.gpu
 def test_a_method_that_looks_at_its_data_falls_back_on_the_gpu() -> None:
-    built, said = program("standard", "cuda"), list[str]()
+    built, said = state("standard", "cuda"), list[str]()
     step = built.method.step
 
     def looks(batch: Batch, at: Scalars) -> StepResult:
@@ -178,14 +178,14 @@ def test_a_method_that_looks_at_its_data_falls_back_on_the_gpu() -> None:
 
 def test_the_captured_engine_needs_a_gpu() -> None:
     with pytest.raises(UserError, match="needs a GPU"):
-        create_stepper(program("standard", "cpu"), "captured")
+        create_stepper(state("standard", "cpu"), "captured")
 
 
 def test_a_new_kind_of_step_is_traced_anew() -> None:
     torch.compiler.reset()
     config = configure("digits-o", noise="symmetric", rate=0.5, method="dividemix")
-    source = load_source(config.data)
-    plain, traced = (Program(config, source, torch.device("cpu")) for _ in range(2))
+    source = open_source(config.data)
+    plain, traced = (TrainState(config, source, torch.device("cpu")) for _ in range(2))
     forward = torch.compile(traced.forward, fullgraph=True, dynamic=False, backend="eager")
     for epoch in (0, 20):
         for built in (plain, traced):

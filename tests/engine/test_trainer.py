@@ -14,16 +14,17 @@ import pytest
 import torch
 
 from josrc.config import RunConfig
-from josrc.data.source import Source, load_source
+from josrc.data.registry import open_source
+from josrc.data.source import Source
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import COLUMNS, Truth
 from josrc.engine.optimizer import set_optimizer
 from josrc.engine.run_folder import RunFolder
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, TrainingFailedError, UserError
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
 
@@ -31,10 +32,8 @@ def small(**options: Any) -> tuple[RunConfig, Source]:
     """A run on 300 of the digits: a fraction of a second an epoch."""
     values = {"noise": "symmetric", "rate": 0.5, "epochs": 3, "batch_size": 64, "device": "cpu"}
     config = configure("digits-o", **{**values, **options})
-    whole = load_source(config.data)
-    part = slice(0, 300)
-    images, true, given = whole.images[part], whole.true[part], whole.given[part]
-    return config, replace(whole, images=images, true=true, given=given)
+    whole = open_source(config.data)
+    return config, whole.take(np.arange(300))
 
 
 def trainer(folder: Path, **options: Any) -> Trainer:
@@ -45,7 +44,7 @@ def trainer(folder: Path, **options: Any) -> Trainer:
 
 
 def state(made: Trainer) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in made.program.tensors().items()}
+    return {name: value.clone() for name, value in made.state.tensors().items()}
 
 
 def without_time(rows: list[Any]) -> list[Any]:
@@ -85,7 +84,7 @@ def test_a_run_stopped_anywhere_ends_like_one_never_stopped_to_the_last_bit(
 
     assert without_time(resumed.rows) == without_time(whole.rows)
     for name, value in state(whole).items():
-        assert torch.equal(resumed.program.tensors()[name], value), name
+        assert torch.equal(resumed.state.tensors()[name], value), name
 
 
 def test_dropout_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -110,9 +109,7 @@ def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(tmp_path: Path)
 def test_a_trainer_taken_over_for_other_images_trains_like_a_new_one(tmp_path: Path) -> None:
     config, source = small(epochs=2)
     order = np.random.default_rng(0).permutation(len(source))
-    assert source.true is not None
-    parts = {"images": source.images[order], "given": source.given[order]}
-    other = replace(source, **parts, true=source.true[order])
+    other = source.take(order)
 
     def trained(name: str, data: Source, reuse: Trainer | None = None) -> Trainer:
         made = Trainer(config, data, RunFolder(tmp_path / name), reuse=reuse)
@@ -122,7 +119,7 @@ def test_a_trainer_taken_over_for_other_images_trains_like_a_new_one(tmp_path: P
 
     first, new = trained("first", source), trained("new", other)
     taken = trained("taken", other, reuse=first)
-    assert taken.program is first.program
+    assert taken.state is first.state
     assert without_time(taken.rows) == without_time(new.rows)
     assert taken.rows[-1]["loss"] != first.rows[-1]["loss"]
 
@@ -157,7 +154,7 @@ def test_group_metrics_by_hand() -> None:
     kind = np.array([0, 0, 1, 1, 2, 2])
     true = np.array([0, 1, 2, 3, 8, 9])
     given = np.array([0, 1, 3, 4, 5, 6])
-    tiny = replace(source, images=source.images[:6], true=true, given=given)
+    tiny = replace(source.take(np.arange(6)), true=true, given=given)
     assert (tiny.kind == kind).all()
     prediction = torch.tensor([0, 2, 2, 4, 5, 1])
     group = torch.tensor([0, 0, 0, 1, 2, 1])
@@ -193,13 +190,13 @@ def _every_epoch_saved(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_every_epoch_saved")
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_what_was_saved(tmp_path: Path) -> None:
     made = trainer(tmp_path / "run", method="standard", epochs=4)
-    original = made.program.end_epoch
+    original = made.state.end_epoch
 
     def end_epoch() -> Any:
         row = original()
         return row | {"loss": math.nan} if made.epoch == 2 else row
 
-    made.program.end_epoch = end_epoch  # type: ignore[method-assign]
+    made.state.end_epoch = end_epoch  # type: ignore[method-assign]
     with pytest.raises(TrainingFailedError, match=r"epoch 3(.|\n)*Last good checkpoint: epoch 2"):
         made.run()
     assert load_tensors(made.folder.checkpoint)[1]["epoch"] == 2
@@ -209,7 +206,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_what_was_saved(tmp_pa
 
 def collapsing(folder: Path, accuracies: list[float], **options: Any) -> Trainer:
     made = trainer(folder, method="standard", epochs=len(accuracies), **options)
-    made.program.end_epoch = lambda: {  # type: ignore[method-assign]
+    made.state.end_epoch = lambda: {  # type: ignore[method-assign]
         "loss": 1.0,
         "test_accuracy": accuracies[made.epoch],
     }
@@ -234,7 +231,7 @@ def test_a_collapse_may_be_allowed(tmp_path: Path) -> None:
     config = config.model_copy(update={"stop_on_collapse": False})
     made = Trainer(config, source, RunFolder(tmp_path / "run"))
     made.folder.create(config, source, made.device)
-    made.program.end_epoch = lambda: {  # type: ignore[method-assign]
+    made.state.end_epoch = lambda: {  # type: ignore[method-assign]
         "loss": 1.0,
         "test_accuracy": [70, 12.5, 12.5, 12.5, 12.5][made.epoch],
     }
@@ -282,19 +279,19 @@ def unlabelled(folder: Path, **options: Any) -> tuple[Trainer, Notices]:
 
 def test_a_fall_is_told_where_there_is_nothing_to_test_on(tmp_path: Path) -> None:
     made, heard = unlabelled(tmp_path / "run", epochs=12)
-    original = made.program.begin_epoch
+    original = made.state.begin_epoch
 
     def begin_epoch(config: RunConfig, epoch: int, position: int) -> Any:
         if epoch == 9:  # what was learned is lost, and not learned again
             with torch.no_grad():
-                for parameter in made.program.method.parameters():
+                for parameter in made.state.method.parameters():
                     parameter.normal_()
         row = original(config, epoch, position)
         if epoch >= 9:
-            set_optimizer(made.program.optimizer, 0.0, 0.9)
+            set_optimizer(made.state.optimizer, 0.0, 0.9)
         return row
 
-    made.program.begin_epoch = begin_epoch  # type: ignore[method-assign]
+    made.state.begin_epoch = begin_epoch  # type: ignore[method-assign]
     summary = made.run()
     assert "Agreement with the labels it is trained on fell from" in heard.texts[0]
     assert "(epoch 12)" in heard.texts[0]
@@ -303,7 +300,7 @@ def test_a_fall_is_told_where_there_is_nothing_to_test_on(tmp_path: Path) -> Non
 
 def test_a_class_that_takes_over_is_named(tmp_path: Path) -> None:
     made, heard = unlabelled(tmp_path / "run", epochs=4)
-    network = made.program.method.network
+    network = made.state.method.network
     with torch.no_grad():
         network.head[-1].weight.zero_()
         network.head[-1].bias.copy_(torch.eye(8)[5] * 100)  # "5", whatever it sees
@@ -363,7 +360,7 @@ def test_a_run_that_is_going_wrong_keeps_its_last_good_checkpoint(tmp_path: Path
         original(size)
         steps.append(size)
         if len(steps) == 7:
-            made.program.loss_sum.fill_(math.nan)
+            made.state.loss_sum.fill_(math.nan)
             made.stop.signal = 2
 
     made.stepper = stepper
@@ -375,13 +372,13 @@ def test_a_run_that_is_going_wrong_keeps_its_last_good_checkpoint(tmp_path: Path
 
 def test_a_request_that_comes_too_late_is_handed_on(tmp_path: Path) -> None:
     made = trainer(tmp_path / "run", method="standard", epochs=1)
-    original = made.program.end_epoch
+    original = made.state.end_epoch
 
     def end_epoch() -> Any:
         signal.raise_signal(signal.SIGINT)
         return original()
 
-    made.program.end_epoch = end_epoch  # type: ignore[method-assign]
+    made.state.end_epoch = end_epoch  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         made.run()
     assert made.folder.summary.is_file(), "the run itself is complete"
@@ -389,16 +386,16 @@ def test_a_request_that_comes_too_late_is_handed_on(tmp_path: Path) -> None:
 
 def test_the_teacher_is_evaluated_with_statistics_of_its_own(tmp_path: Path) -> None:
     made = trainer(tmp_path / "run", epochs=8)
-    made.program.method.settings = made.config.method.model_copy(update={"teacher_decay": 0.8})
+    made.state.method.settings = made.config.method.model_copy(update={"teacher_decay": 0.8})
     made.run()
     assert max(row["teacher_accuracy"] or 0 for row in made.rows) > 2.2 * 12.5
 
 
 def test_compiled_code_serves_what_only_the_schedule_knows(tmp_path: Path) -> None:
     first, source = small(method="coteaching", rate=0.5)
-    made = Trainer(settled(first, source), source, RunFolder(tmp_path / "a"))
+    made = Trainer(with_noise_rate(first, source), source, RunFolder(tmp_path / "a"))
     other, noisier = small(method="coteaching", rate=0.8, seed=4)
-    other = settled(other, noisier)
+    other = with_noise_rate(other, noisier)
     assert made.fits(other, noisier)
     longer = other.model_copy(update={"batch_size": 32})
     assert not made.fits(longer, noisier)
@@ -408,7 +405,7 @@ def test_compiled_code_serves_what_only_the_schedule_knows(tmp_path: Path) -> No
     for run in (reused, fresh):
         run.folder.create(other, noisier, run.device)
         run.run()
-    assert reused.program is made.program
+    assert reused.state is made.state
     assert without_time(reused.rows) == without_time(fresh.rows)
 
 
@@ -416,11 +413,11 @@ def test_sgd_state_begins_as_torch_would_begin_it() -> None:
     config, source = small(method="standard")
     sgd = config.optimizer.model_copy(update={"name": "sgd", "lr": 0.1, "weight_decay": 1e-3})
     config = config.model_copy(update={"optimizer": sgd})
-    program = Program(config, source, torch.device("cpu"))
-    weight = program.method.network.head[-1].bias  # type: ignore[union-attr, index]
+    state = TrainState(config, source, torch.device("cpu"))
+    weight = state.method.network.head[-1].bias  # type: ignore[union-attr, index]
     start = weight.detach().clone()
     weight.grad = torch.ones_like(weight)
-    program.optimizer.step()
+    state.optimizer.step()
     expected = start - 0.1 * (1 + 1e-3 * start)
     torch.testing.assert_close(weight.detach(), expected)
 
@@ -429,6 +426,6 @@ def test_momentum_may_rise_from_zero() -> None:
     config, source = small(method="standard")
     sgd = config.optimizer.model_copy(update={"name": "sgd", "momentum": 0.0})
     config = config.model_copy(update={"optimizer": sgd})
-    program = Program(config, source, torch.device("cpu"))
-    assert "optimizer.0.momentum_buffer" in program.tensors()
-    assert program.optimizer.param_groups[0]["momentum"] == 0
+    state = TrainState(config, source, torch.device("cpu"))
+    assert "optimizer.0.momentum_buffer" in state.tensors()
+    assert state.optimizer.param_groups[0]["momentum"] == 0

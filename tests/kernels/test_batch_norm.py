@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from josrc.models import hardware
-from josrc.models.cnn7 import CNN7, prepare
+from josrc.models.cnn7 import CNN7
+from josrc.models.hardware import prepare_for_replay
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -107,7 +108,7 @@ def test_the_network_computes_and_learns_the_same_either_way(
     fast = CNN7(channels, (size, size), width).to(DEVICE, memory_format=torch.channels_last)
     plain = CNN7(channels, (size, size), width).to(DEVICE, memory_format=torch.channels_last)
     plain.load_state_dict(fast.state_dict())
-    prepare(fast)
+    prepare_for_replay(fast)
     x, other = images(6, channels, size, size), images(4, channels, size, size).flip(0)
 
     features = fast(x)

@@ -24,7 +24,8 @@ def test_the_networks_begin_with_other_weights_and_both_are_tested() -> None:
     torch.manual_seed(0)
     pair = Pair(None, lambda: nn.Linear(3, 2))
     assert not torch.equal(pair.network.weight, pair.second_network.weight)
-    assert pair.evaluated() == {"test_accuracy": [pair.network, pair.second_network]}
+    assert pair.tested == [pair.network, pair.second_network]
+    assert pair.teacher is None
     assert len(list(pair.parameters())) == 4
 
 
@@ -50,7 +51,7 @@ def test_two_networks_are_described_sample_by_sample() -> None:
     np.testing.assert_allclose(found["label_probability"], p[range(30), label], rtol=1e-5)
     mean = (p[range(30), label] + q[range(30), label]) / 2
     np.testing.assert_allclose(found["clean_likelihood"], mean, rtol=1e-5)
-    np.testing.assert_allclose(found["opinion"], (p + q) / 2, rtol=1e-5)
+    np.testing.assert_allclose(found["mean_probabilities"], (p + q) / 2, rtol=1e-5)
     second = found["second_label_probability"]
     np.testing.assert_allclose(second, q[range(30), label], rtol=1e-5)
 
@@ -58,17 +59,17 @@ def test_two_networks_are_described_sample_by_sample() -> None:
 @pytest.mark.parametrize("key", SMALL_LOSS)
 def test_the_forget_rate_comes_from_the_data_unless_it_is_given(key: str) -> None:
     settings = get_method(key).Settings
-    assert settings.model_validate({}).settled(0.36).forget_rate == 0.36
-    assert settings.model_validate({"forget_rate": 0.2}).settled(0.36).forget_rate == 0.2
-    assert settings.model_validate({"forget_rate": 0.2}).settled(None).forget_rate == 0.2
-    assert settings.model_validate({"forget_rate": 0.0}).settled(0.36).forget_rate == 0
+    assert settings.model_validate({}).with_noise_rate(0.36).forget_rate == 0.36
+    assert settings.model_validate({"forget_rate": 0.2}).with_noise_rate(0.36).forget_rate == 0.2
+    assert settings.model_validate({"forget_rate": 0.2}).with_noise_rate(None).forget_rate == 0.2
+    assert settings.model_validate({"forget_rate": 0.0}).with_noise_rate(0.36).forget_rate == 0
 
 
 @pytest.mark.parametrize("key", SMALL_LOSS)
 def test_a_missing_noise_rate_is_explained(key: str) -> None:
     settings = get_method(key).Settings.model_validate({})
     with pytest.raises(UserError, match=rf"{key} .*method\.forget_rate=0\.2, say.*noise file"):
-        settings.settled(None)
+        settings.with_noise_rate(None)
 
 
 def test_the_schedule_without_a_forget_rate_is_explained_too() -> None:
@@ -92,5 +93,5 @@ def test_phases_scale_with_the_run(key: str) -> None:
     assert isinstance(long, SmallLossSettings)
     assert isinstance(short, SmallLossSettings)
     assert (long.forget_ramp, short.forget_ramp) == (10, 1)
-    rates = [short.settled(0.4).forget_rate_at(epoch) for epoch in range(3)]
+    rates = [short.with_noise_rate(0.4).forget_rate_at(epoch) for epoch in range(3)]
     assert rates == [0, 0.4, 0.4]

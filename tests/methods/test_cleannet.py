@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 import josrc
 from batches import batch_of
-from josrc.data.source import Source, load_source
+from josrc.data.registry import open_source
+from josrc.data.source import Source
 from josrc.errors import UserError
 from josrc.methods.cleannet import (
     CleanNet,
@@ -32,7 +33,7 @@ NOISE = {"noise": "symmetric", "rate": 0.5}
 
 
 def digits() -> Source:
-    return load_source(configure("digits-o", method="standard", **NOISE).data)
+    return open_source(configure("digits-o", method="standard", **NOISE).data)
 
 
 def test_the_similarity_is_the_cosine_of_both_encodings() -> None:

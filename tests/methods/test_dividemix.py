@@ -30,7 +30,6 @@ def dividemix(**settings: Any) -> DivideMix:
         DivideMixSettings(**settings), lambda: nn.Linear(FEATURES, CLASSES, bias=False)
     )
     method.register_buffer("clean_probability", torch.tensor(TRUST, dtype=torch.float32))
-    method.phase = "divided"
     return method
 
 
@@ -97,19 +96,17 @@ def test_the_gradient_is_that_of_the_mixed_predictions_alone() -> None:
 
 def test_the_warm_up_is_cross_entropy_on_the_first_view() -> None:
     method = dividemix()
-    method.phase = method.phase_at(0, 300)
     weights = [n.weight.detach().double().numpy() for n in (method.network, method.second_network)]
     expected = sum(
         -log_softmax(IMAGES[:SIZE] @ w.T, axis=1)[range(SIZE), LABEL].mean() for w in weights
     )
-    result = method.step(batch(), {"unlabelled_weight": torch.tensor(0.0)})
+    result = method.step_for(0, 300)(batch(), {"unlabelled_weight": torch.tensor(0.0)})
     assert result.loss.item() == pytest.approx(expected, rel=1e-5)
     assert result.group.tolist() == [CLEAN] * SIZE
     careful = dividemix(confidence_penalty=True)
-    careful.phase = "warm-up"
     p = [softmax(IMAGES[:SIZE] @ w.T, axis=1) for w in weights]
     expected += sum((q * np.log(q)).sum(axis=1).mean() for q in p)
-    result = careful.step(batch(), {"unlabelled_weight": torch.tensor(0.0)})
+    result = careful.step_for(0, 300)(batch(), {"unlabelled_weight": torch.tensor(0.0)})
     assert result.loss.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -124,7 +121,8 @@ def test_the_weight_of_unlabelled_samples_rises_after_the_warm_up() -> None:
     )
     weights = [method.schedule(epoch, 9)["unlabelled_weight"] for epoch in range(9)]
     assert weights == [0, 0, 0, 5, 10, 15, 20, 20, 20]
-    assert [method.phase_at(epoch, 9) for epoch in (1, 2)] == ["warm-up", "divided"]
+    steps = [method.step_for(epoch, 9) for epoch in (1, 2)]
+    assert steps == [method.warm_up_step, method.step]
 
 
 class Losses:
@@ -158,5 +156,5 @@ def test_what_is_tested_is_the_ensemble() -> None:
     method = dividemix()
     images = torch.tensor(IMAGES, dtype=torch.float32)
     both = method.network(images) + method.second_network(images)
-    (tested,) = method.evaluated()["test_accuracy"]
+    (tested,) = method.tested
     torch.testing.assert_close(tested(images), both)

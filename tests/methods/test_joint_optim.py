@@ -25,7 +25,7 @@ class Forgetting:
     def __init__(self) -> None:
         self.forgot = 0
 
-    def forget_updates(self) -> None:
+    def reset_optimizer(self) -> None:
         self.forgot += 1
 
 

@@ -64,5 +64,5 @@ def test_samples_of_one_label_stand_together() -> None:
 
 def test_a_batch_must_hold_whole_groups() -> None:
     settings = {"method.group_size": 5}
-    with pytest.raises(UserError, match=r"batch_size=128 .*method\.group_size=5.*multiple of 5"):
+    with pytest.raises(UserError, match=r"batch_size=128 .*group_size=5.*multiple of 5"):
         train("digits-o", method="metacleaner", epochs=1, settings=settings)

@@ -33,7 +33,6 @@ def method_of(**settings: Any) -> MLNT:
     with torch.no_grad():
         method.network.head.weight.copy_(torch.tensor(WEIGHT))
         method.mean_teacher.head.weight.copy_(torch.tensor(TAUGHT))
-    method.phase = "meta"
     return method
 
 
@@ -91,11 +90,11 @@ def test_the_gradient_goes_through_the_step_that_is_tried() -> None:
 
 def test_the_warm_up_is_cross_entropy() -> None:
     method = method_of(warm_up=2, ramp=2, consistency=4.0)
-    assert [method.phase_at(epoch, 5) for epoch in (1, 2)] == ["warm-up", "meta"]
+    steps = [method.step_for(epoch, 5) for epoch in (1, 2)]
+    assert steps == [method.warm_up_step, method.step]
     weights = [method.schedule(epoch, 5)["consistency"] for epoch in range(5)]
     assert weights == pytest.approx([0, 0, 4 * np.exp(-5), 4 * np.exp(-1.25), 4])
-    method.phase = "warm-up"
-    loss = method.step(batch(), {"consistency": torch.tensor(0.0)}).loss.item()
+    loss = steps[0](batch(), {"consistency": torch.tensor(0.0)}).loss.item()
     assert loss == pytest.approx(by_hand(WEIGHT, 0.0), rel=1e-5)
 
 
@@ -110,7 +109,7 @@ def test_the_mentor_is_the_network_after_the_warm_up() -> None:
 def test_a_step_that_is_tried_leaves_running_statistics_alone() -> None:
     norm = nn.Sequential(nn.BatchNorm1d(FEATURES), nn.Linear(FEATURES, CLASSES))
     method = MLNT(MLNTSettings(synthetic=3), lambda: Classifier(nn.Identity(), norm))
-    method.draws, method.phase = 6, "meta"
+    assert method.needs.draws == 6
     draws = torch.rand(SIZE, 6)
     whole = Batch(batch().index, batch().images, batch().label, draws)
     method.step(whole, {"consistency": torch.tensor(1.0)}).loss.backward()

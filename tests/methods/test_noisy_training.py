@@ -6,15 +6,15 @@ Few images without augmentation, at a high rate: plain training learns them by h
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from josrc.data.source import load_source
+from josrc.data.registry import open_source
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
 # By how many points of test accuracy each method must be better than plain training.
@@ -41,10 +41,9 @@ def accuracy(method: str, folder: Path) -> float:
     layers = [FAST, SMALLER.get(method, {})]
     noise = {"noise": "symmetric", "rate": 0.5}
     config = configure("digits-o", method=method, epochs=20, layers=layers, **noise)
-    whole = load_source(config.data)
-    images, true, given = whole.images[:700], whole.true[:700], whole.given[:700]
-    source = replace(whole, images=images, true=true, given=given)
-    trainer = Trainer(settled(config, source), source, RunFolder(folder))
+    whole = open_source(config.data)
+    source = whole.take(np.arange(700))
+    trainer = Trainer(with_noise_rate(config, source), source, RunFolder(folder))
     trainer.folder.create(config, source, trainer.device)
     trainer.run()
     # The last five epochs: Joint-Optim begins anew shortly before the last ten.

@@ -15,7 +15,7 @@ from josrc.methods import Method, get_method, method_names
 
 def create(key: str) -> Method:
     method = get_method(key)
-    settings = method.Settings.model_validate({}).settled(noise_rate=0.3)
+    settings = method.Settings.model_validate({}).with_noise_rate(noise_rate=0.3)
     return method(settings, lambda: nn.Linear(2, 3))
 
 
@@ -48,7 +48,7 @@ def test_a_method_introduces_itself_and_its_settings_carry_its_key(key: str) -> 
     method = get_method(key)
     assert method.title.strip()
     assert method.reference.strip()
-    assert method.views in (1, 2)
+    assert create(key).needs.views in (1, 2)
     assert method.Settings.model_validate({}).name == key
 
 
@@ -62,12 +62,11 @@ def test_the_schedule_has_the_same_finite_values_in_every_epoch(key: str, epochs
 
 
 @pytest.mark.parametrize("key", method_names())
-def test_the_tested_network_comes_first(key: str) -> None:
+def test_what_is_tested_is_the_methods_own(key: str) -> None:
     method = create(key)
-    networks = method.evaluated()
-    assert next(iter(networks)) == "test_accuracy"
+    assert method.tested
     own = list(method.modules())
-    tested = [network for group in networks.values() for network in group]
+    tested = [*method.tested, *([method.teacher] if method.teacher else [])]
     assert all(any(network is module for module in own) for network in tested)
 
 

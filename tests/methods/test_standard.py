@@ -45,7 +45,7 @@ def test_the_findings_are_those_of_each_sample(logits: np.ndarray) -> None:
     log_p = log_softmax(logits, axis=1)
     own = log_p[range(20), LABEL]
     np.testing.assert_array_equal(result.prediction, logits.argmax(axis=1))
-    np.testing.assert_allclose(result.opinion, np.exp(log_p), rtol=1e-5)
+    np.testing.assert_allclose(result.mean_probabilities, np.exp(log_p), rtol=1e-5)
     np.testing.assert_allclose(result.label_probability, np.exp(own), rtol=1e-5)
     np.testing.assert_allclose(result.sample_loss, -own, rtol=1e-5, atol=1e-6)
 
@@ -54,7 +54,7 @@ def test_nothing_is_selected_and_no_finding_carries_a_gradient(logits: np.ndarra
     method, result = step(logits)
     assert not method.selects
     assert result.group is None
-    for finding in ("prediction", "opinion", "label_probability", "sample_loss"):
+    for finding in ("prediction", "mean_probabilities", "label_probability", "sample_loss"):
         assert not getattr(result, finding).requires_grad
 
 

@@ -16,9 +16,9 @@ import yaml
 from PIL import Image
 
 from commands import josrc
-from josrc.data.source import load_source
+from josrc.data.registry import open_source
 from josrc.review.retrain import train_again
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import plan
 from reviewing import FAST, decide, read
 
@@ -139,8 +139,8 @@ def test_the_printed_command_finds_named_data_and_its_recipe_again(
 ) -> None:
     options = {"noise": "symmetric", "rate": 0.2, "method": "jocor", "data_root": tmp_path}
     config, _ = plan("cifar80n-o", recipe="plain", **options)
-    source = load_source(config.data)
-    config = settled(config, source)
+    source = open_source(config.data)
+    config = with_noise_rate(config, source)
     words = ["cifar80n-o", "--noise-file", "new.csv"]
     # The forget rate is the data's, and corrected data has another.
     assert train_again(config, source, words, new=False) == (

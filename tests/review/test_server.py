@@ -19,7 +19,7 @@ from PIL import Image
 
 from commands import josrc
 from josrc.cli.main import main
-from josrc.data.source import load_source
+from josrc.data.registry import open_source
 from josrc.review.decisions import Store
 from josrc.runs.start import configure
 
@@ -180,8 +180,8 @@ def test_data_known_by_name_has_pictures_too(tmp_path: Path, serving: Serving) -
     status, _, content = client.ask("GET", "/thumbnail/0")
     assert status == 200
     grey = np.asarray(Image.open(io.BytesIO(content)).convert("L"))
-    given = load_source(configure("digits-o", noise="symmetric", rate=0.3).data)
-    np.testing.assert_array_equal(grey, given.images[0, :, :, 0])
+    given = open_source(configure("digits-o", noise="symmetric", rate=0.3).data)
+    np.testing.assert_array_equal(grey, given.images.pixels[0, :, :, 0])
 
 
 def test_pictures_come_by_row_are_kept_and_leave_the_originals_alone(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import csv
+import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from scipy.stats import entropy
+from torch import Tensor
 
 import josrc as library
 from commands import josrc
+from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.errors import UserError
 
 
@@ -143,6 +148,72 @@ def test_a_network_for_grey_images_takes_files(tmp_path: Path) -> None:
     expected = run.predictor().probabilities(pixels).max(axis=1)
     found = [float(row["probability"]) for row in rows(tmp_path / "p.csv")]
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+def emptied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {}
+
+
+def halved(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return dict(list(tensors.items())[: len(tensors) // 2])
+
+
+def of_another_network(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return tensors | {"second_network.head.0.weight": torch.zeros(2)}
+
+
+def of_another_shape(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    key = next(iter(tensors))
+    return tensors | {key: tensors[key][:1]}
+
+
+def not_a_number(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    key = max(tensors, key=lambda name: tensors[name].numel())
+    tensors[key].view(-1)[7] = math.nan
+    return tensors
+
+
+def infinite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    key = next(name for name in tensors if name.endswith("running_var"))
+    tensors[key][0] = math.inf
+    return tensors
+
+
+DAMAGES = {
+    emptied: "it lacks network",
+    halved: "it lacks network",
+    of_another_network: "it holds second_network.head.0.weight, which these networks don't have",
+    of_another_shape: "has shape",
+    not_a_number: "holds NaN or infinite numbers",
+    infinite: "holds NaN or infinite numbers",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_weights_that_are_not_those_of_the_run_never_answer(
+    damage: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    finished: Path,
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    weights = run / "weights" / "best.safetensors"
+    tensors, metadata = load_tensors(weights)
+    save_tensors(weights, damage(tensors), metadata)
+    for command in (
+        ["predict", run, pictures, "--out", tmp_path / "p.csv"],
+        ["eval", run, pictures, "--out", tmp_path / "eval"],
+        ["export", run, "--format", "torch", "--out", tmp_path / "m.pt2"],
+    ):
+        assert josrc(*command) == 2
+        said = capsys.readouterr().err
+        assert f"{weights} does not hold the networks of this run: " in said
+        assert DAMAGES[damage] in said
+    with pytest.raises(UserError, match="does not hold the networks"):
+        _ = library.Run.load(run).model
+    assert not [path for path in tmp_path.iterdir() if path.name != "run"]
 
 
 def test_only_earlier_predictions_are_replaced(

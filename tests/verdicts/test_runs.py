@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import josrc as library
 from commands import josrc
-from josrc.data.source import load_source
+from josrc.data.registry import open_source
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.methods import get_method, method_names
 from josrc.runs.audit import audit
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 from josrc.verdicts.judge_run import read_ledger
 from josrc.verdicts.measures import measure
@@ -121,16 +122,32 @@ def test_every_method_trains_and_judges(tmp_path: Path, method: str) -> None:
         assert row["suggested_label"] != row["given_label"]
         assert row["reason"].startswith("In its first 2 epochs the model ")
 
+    predicts_evaluates_and_exports(tmp_path / "run", epochs[-1]["test_accuracy"])
+
+
+def predicts_evaluates_and_exports(run: Path, accuracy: float | None) -> None:
+    """What every run can do, with the networks that were trained and no others."""
+    finished = library.Run.load(run)
+    source = open_source(finished.config.data)
+    images = source.test_images.pixels  # type: ignore[union-attr]
+    assert finished.model is not None
+    assert set(finished.predict(images[:20])) <= set(source.closed_names)
+    assert josrc("eval", run, "digits-o", "--last", "--quiet") == 0
+    results = json.loads((run / "eval" / "digits-o-last" / "results.json").read_text())
+    if len(finished.predictor().networks) == 1:  # of two the mean of accuracies is another number
+        assert results["accuracy"] == pytest.approx(accuracy, rel=1e-4)  # as the CSV rounds it
+    assert josrc("export", run, "--format", "torch") == 0
+
 
 def stopped(folder: Path, steps: int) -> None:
     """A run that was interrupted after a few steps of its first epoch."""
     config = configure("digits-o", noise="symmetric", rate=0.3, epochs=3, device="cpu")
-    source = load_source(config.data)
-    config = settled(config, source)
+    source = open_source(config.data)
+    config = with_noise_rate(config, source)
     trainer = Trainer(config, source, RunFolder(folder))
     trainer.folder.create(config, source, trainer.device)
-    trainer.program.begin_epoch(config, 0)
-    for size in trainer.program.loader.sizes()[:steps]:
+    trainer.state.begin_epoch(config, 0)
+    for size in trainer.state.loader.sizes()[:steps]:
         trainer.stepper(size)
         trainer.position += size
     trainer.save()

@@ -1,4 +1,4 @@
-"""What an audit writes: a table that any program reads back, sentences, and sums."""
+"""What an audit writes: a table that any state reads back, sentences, and sums."""
 
 from __future__ import annotations
 

@@ -24,13 +24,14 @@ from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, run_behind
 from josrc.bench.results import AUDIT, ResultKey
 from josrc.bench.suite import begin_or_go_on, keep, what_is_missing
 from josrc.data.noise import Labels
-from josrc.data.source import Source, load_source
+from josrc.data.registry import open_source
+from josrc.data.source import Source
 from josrc.engine.device import choose_device, device_name
 from josrc.engine.run_folder import RunFolder, versions
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import FolderInUseError, InterruptedRunError, TrainingFailedError, UserError
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure, listeners
 from josrc.verdicts.measures import Measures, measure, measure_sure
 from josrc.verdicts.rule import Findings, judge
@@ -121,8 +122,8 @@ class _Work:
             seed=key.seed,
             **options,
         )
-        self.source = load_source(config.data)
-        self.config = settled(config, self.source)
+        self.source = open_source(config.data)
+        self.config = with_noise_rate(config, self.source)
 
     def ours(self) -> dict[str, Any]:
         """Train with Jo-SRC once, and judge by the ledger.
@@ -136,7 +137,7 @@ class _Work:
         if run is not None and not (self.results / run.path).is_file():
             keep(self.results, run, summary, trainer)
         begun = time.monotonic()
-        findings = Findings.of(trainer.program.ledger.arrays())
+        findings = Findings.of(trainer.state.ledger.arrays())
         verdicts = judge(findings, self.source.given)
         spent = time.monotonic() - begun
         scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
@@ -147,10 +148,10 @@ class _Work:
         """Train the plain way, a network a fold, and let cleanlab judge."""
         place = self.scratch / self.key.path.with_suffix("")
 
-        def train(part: Source, fold: int) -> tuple[Program, float]:
+        def train(part: Source, fold: int) -> tuple[TrainState, float]:
             title = f"{self.title} fold {fold + 1}/{FOLDS}"
             trainer, _ = self._train(part, place / f"fold-{fold}", title)
-            return trainer.program, trainer.seconds
+            return trainer.state, trainer.seconds
 
         folds = list(cross_validate(self.source, self.key.seed, place, train))
         begun = time.monotonic()

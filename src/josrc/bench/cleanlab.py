@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from josrc._io import replacing
 from josrc.data.loaders import MOST_EVALUATED
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.data.source import Source
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.errors import UserError
 
 FOLDS = 5
@@ -26,8 +26,8 @@ FOLDS = 5
 OUTLIER_RANGES = 1.7
 
 Array = NDArray[Any]
-# Trains on a part of the data, under the number of its fold: the program, and the seconds it took.
-Train = Callable[[Source, int], tuple[Program, float]]
+# Trains on a part of the data, under the number of its fold: the state, and the seconds it took.
+Train = Callable[[Source, int], tuple[TrainState, float]]
 
 
 @dataclass(frozen=True)
@@ -81,27 +81,20 @@ def cross_validate(source: Source, seed: int, scratch: Path, train: Train) -> It
     for number, (others, held) in enumerate(splitter.split(source.given, source.given)):
         file = scratch / f"fold-{number}.npz"
         if not file.is_file():
-            assert source.true is not None
-            part = replace(
-                source,
-                images=source.images[others],
-                true=source.true[others],
-                given=source.given[others],
-            )
-            program, seconds = train(part, number)
-            fold = _look(program, source, others, held, seconds)
+            state, seconds = train(source.take(others), number)
+            fold = _look(state, source, others, held, seconds)
             with replacing(file) as partial, partial.open("wb") as open_file:
                 np.savez(open_file, **{f.name: getattr(fold, f.name) for f in fields(Fold)})
         with np.load(file) as saved:
             yield Fold(**{f.name: saved[f.name] for f in fields(Fold)})
 
 
-def _look(program: Program, source: Source, others: Array, held: Array, seconds: float) -> Fold:
+def _look(state: TrainState, source: Source, others: Array, held: Array, seconds: float) -> Fold:
     from cleanlab.outlier import OutOfDistribution
 
     begun = time.monotonic()
-    known, _ = predict(program, source.images[others])
-    features, probabilities = predict(program, source.images[held])
+    known, _ = predict(state, source.images.tiles(others))
+    features, probabilities = predict(state, source.images.tiles(held))
     outliers = OutOfDistribution()
     outliers.fit(features=known, verbose=False)
     typical = outliers.score(features=features)
@@ -113,21 +106,21 @@ def _look(program: Program, source: Source, others: Array, held: Array, seconds:
 
 
 @torch.no_grad()
-def predict(program: Program, images: Array) -> tuple[Array, Array]:
+def predict(state: TrainState, images: Array) -> tuple[Array, Array]:
     """Features of the layer before the last, and probabilities, of images without augmentation."""
-    (network,) = program.method.evaluated()["test_accuracy"]
+    (network,) = state.method.tested
     last = [layer for layer in network.modules() if isinstance(layer, nn.Linear)][-1]
     features: list[Tensor] = []
     hook = last.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].float()))
-    program.method.eval()
+    state.method.eval()
     probabilities: list[Tensor] = []
     for chunk in torch.from_numpy(images).split(MOST_EVALUATED):
-        pixels = program.loader.normalise(chunk.to(program.device).permute(0, 3, 1, 2))
-        with torch.autocast(program.device.type, torch.bfloat16, enabled=program.bfloat16):
+        pixels = state.loader.normalise(chunk.to(state.device).permute(0, 3, 1, 2))
+        with torch.autocast(state.device.type, torch.bfloat16, enabled=state.bfloat16):
             logits = network(pixels)
         probabilities.append(logits.float().softmax(dim=1))
     hook.remove()
-    program.method.train()
+    state.method.train()
     return torch.cat(features).cpu().numpy(), torch.cat(probabilities).cpu().numpy()
 
 

@@ -22,9 +22,11 @@ from josrc._io import write_text
 from josrc.bench.generated import QUALITY, write_images
 from josrc.bench.reference import file_transform
 from josrc.bench.speed import short_name
-from josrc.config import DataConfig, ViewConfig
-from josrc.data.assemble import TILE, open_source
-from josrc.data.loaders import StreamingLoader
+from josrc.config import ViewConfig
+from josrc.data.image_files import ImageFiles
+from josrc.data.loaders import Needs, StreamingLoader
+from josrc.data.prepare import TILE
+from josrc.data.registry import describe_data, open_source
 from josrc.data.views import Normalise, create_view
 from josrc.data.workers import default_workers
 from josrc.engine.device import choose_device, device_name
@@ -145,13 +147,15 @@ def josrc_batches(folder: Path, batch_size: int, workers: int, device: torch.dev
     """The streaming loader; what it yields is normalised and on the device as well."""
     from dataclasses import replace
 
-    source = open_source(DataConfig(name=str(folder)))
-    assert source.files is not None
-    files = source.files.with_tile(round(CROP * TILE))
+    source = open_source(describe_data(str(folder)))
+    assert isinstance(source.images, ImageFiles)
+    files = source.images.with_tile(round(CROP * TILE))
     source = replace(source, images=files, crop=CROP, mean=IMAGENET[0], std=IMAGENET[1])
     view = create_view(ViewConfig(pad=0), source.size, VIEWS)
-    normalise = Normalise(source, None, device)
-    loader = StreamingLoader(source, view, VIEWS, batch_size, normalise, device, workers)
+    normalise = Normalise(source.spec, None, device)
+    loader = StreamingLoader(
+        source, Needs(VIEWS), view, normalise, device, batch_size=batch_size, workers=workers
+    )
 
     def batches(epoch: int) -> Iterator[Tensor]:
         loader.begin_epoch(0, epoch)

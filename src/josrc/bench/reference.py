@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from josrc.config import RunConfig
-from josrc.data.assemble import TILE
 from josrc.data.image_files import ImageFiles
 from josrc.data.loaders import Batch
+from josrc.data.prepare import TILE
 from josrc.data.source import Source
 from josrc.engine.state import create_method, uses_bfloat16
 from josrc.errors import UserError
@@ -45,7 +45,7 @@ class ArraySamples:
         return len(self.source)
 
     def __getitem__(self, index: int) -> tuple[Image.Image, int]:
-        pixels = self.source.images[np.array([index])].squeeze()
+        pixels = self.source.images.tiles(np.array([index])).squeeze()
         return Image.fromarray(pixels), int(self.source.given[index])
 
 
@@ -56,7 +56,7 @@ class ViewsDataset(Dataset[tuple[list[Tensor], int, int]]):
         self.views = views
         self.samples, self.transform = (
             folder_samples(source, config)
-            if isinstance(source.images, ImageFiles)
+            if not source.images.in_memory
             else array_samples(source, config)
         )
 
@@ -119,16 +119,18 @@ def reference_steps(
     config: RunConfig, source: Source, device: torch.device, workers: int | None = None
 ) -> Generator[float, None, None]:
     """Train step after step, without end; yields each loss when it is on the host."""
-    method = create_method(config, source).to(device).train()
+    method = create_method(config, source.spec, source.closed)
+    method.prepare(source)
+    method.to(device).train()
     schedule = method.schedule(config.epochs // 2, config.epochs)
-    method.phase = method.phase_at(config.epochs // 2, config.epochs)
+    step = method.step_for(config.epochs // 2, config.epochs)
     scalars = {name: torch.tensor(value, device=device) for name, value in schedule.items()}
     trained = [p for p in method.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=config.optimizer.lr)
     bfloat16 = uses_bfloat16(config, device)
     count = worker_count() if workers is None else workers
     loader = DataLoader(
-        ViewsDataset(source, config, method.views),
+        ViewsDataset(source, config, method.needs.views),
         batch_size=config.batch_size,
         shuffle=True,
         drop_last=True,
@@ -139,11 +141,11 @@ def reference_steps(
     while True:
         for views, label, index in loader:
             images = torch.cat([view.to(device, non_blocking=True) for view in views])
-            draws = torch.rand(len(label), method.draws, device=device)
+            draws = torch.rand(len(label), method.needs.draws, device=device)
             batch = Batch(index.to(device), images, label.to(device), draws)
             optimizer.zero_grad()
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                loss = method.step(batch, scalars).loss
+                loss = step(batch, scalars).loss
             loss.backward()
             optimizer.step()
             method.after_update()

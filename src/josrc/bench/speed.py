@@ -26,13 +26,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from josrc._console import say
 from josrc._io import write_text
 from josrc.bench.reference import reference_steps, worker_count
-from josrc.config import RunConfig
-from josrc.data.source import Source, load_source
+from josrc.config import DataKind, RunConfig
+from josrc.data.images import ArrayImages
+from josrc.data.registry import open_source
+from josrc.data.source import Source
 from josrc.engine.capture import create_stepper
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.run_folder import RunFolder, versions
-from josrc.engine.state import Program
-from josrc.runs.data import settled
+from josrc.engine.state import TrainState
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
 WINDOWS = 5  # a time is the median of so many windows
@@ -54,8 +56,8 @@ def run_speed(
     """Measure and write ``results/speed/DEVICE-MODEL.json``; returns its path."""
     options: dict[str, Any] = {"method": method, "model": model, "device": device_name_wanted}
     config = configure("cifar80n-o", **NOISE, data_root=data_root, **options)
-    source = load_source(config.data) if data_root else synthetic_source()
-    config = settled(config, source)
+    source = open_source(config.data) if data_root else synthetic_source()
+    config = with_noise_rate(config, source)
     device = choose_device(config.device)
     found = measure(config, source, device, steps or (100 if device.type == "cuda" else 2), console)
     if whole_runs and data_root and device.type == "cuda":
@@ -73,12 +75,13 @@ def synthetic_source(samples: int = 50_000, size: int = 32) -> Source:
     shape = (size, size, 3)
     return Source(
         name="synthetic",
-        images=generator.integers(0, 256, (samples, *shape), dtype=np.uint8),
+        data_kind=DataKind.BUILTIN,
+        images=ArrayImages(generator.integers(0, 256, (samples, *shape), dtype=np.uint8)),
         true=generator.integers(0, 80, samples),
         given=generator.integers(0, 80, samples),
         class_names=[str(number) for number in range(80)],
         closed=80,
-        test_images=generator.integers(0, 256, (samples // 5, *shape), dtype=np.uint8),
+        test_images=ArrayImages(generator.integers(0, 256, (samples // 5, *shape), dtype=np.uint8)),
         test_labels=generator.integers(0, 80, samples // 5),
         mean=(0.5, 0.5, 0.5),
         std=(0.25, 0.25, 0.25),
@@ -90,8 +93,8 @@ def measure(
 ) -> dict[str, Any]:
     """Times of the three loops, and the machine's two ceilings, in one process."""
     say(console, f"{device_name(device)}: {WINDOWS} windows of {steps} steps each ...")
-    program = Program(config, source, device)
-    flops, moved = step_cost(program, config)
+    state = TrainState(config, source, device)
+    flops, moved = step_cost(state, config)
     times: dict[str, Any] = {
         "reference_ms": _time(reference_steps(config, source, device), device, steps)
     }
@@ -110,8 +113,8 @@ def measure(
         "method": config.method.name,
         "model": config.model.name,
         "batch_size": config.batch_size,
-        "views": program.method.views,
-        "precision": "bfloat16" if program.bfloat16 else "float32",
+        "views": state.method.needs.views,
+        "precision": "bfloat16" if state.bfloat16 else "float32",
         "windows": WINDOWS,
         "steps_a_window": steps,
         **times,
@@ -130,15 +133,15 @@ def measure(
 def _engine_ms(
     config: RunConfig, source: Source, device: torch.device, engine: str, steps: int
 ) -> float:
-    program = Program(config, source, device)
-    stepper = create_stepper(program, engine)
+    state = TrainState(config, source, device)
+    stepper = create_stepper(state, engine)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
     def forever() -> Iterator[None]:
         while True:
-            program.begin_epoch(config, config.epochs // 2)
-            for size in program.loader.sizes():
+            state.begin_epoch(config, config.epochs // 2)
+            for size in state.loader.sizes():
                 if size == config.batch_size:
                     stepper(size)
                     yield
@@ -176,22 +179,22 @@ class TrafficCounter(TorchDispatchMode):
         return result
 
 
-def step_cost(program: Program, config: RunConfig) -> tuple[int, int]:
+def step_cost(state: TrainState, config: RunConfig) -> tuple[int, int]:
     """Floating-point operations and unfused bytes of one training step."""
-    flops = step_flops(program, config)
+    flops = step_flops(state, config)
     # The data set is an argument of the gather, but a step reads only its own batch of it.
-    resident = program.loader.tiles.numel()
+    resident = state.loader.tiles.numel()
     with TrafficCounter() as traffic:
-        program.train_step(config.batch_size)
+        state.train_step(config.batch_size)
     return flops, max(0, traffic.moved - resident)
 
 
-def step_flops(program: Program, config: RunConfig) -> int:
+def step_flops(state: TrainState, config: RunConfig) -> int:
     """Floating-point operations of the first training step of an epoch."""
-    program.begin_epoch(config, config.epochs // 2)
-    program.loader.prepare(config.batch_size)
+    state.begin_epoch(config, config.epochs // 2)
+    state.loader.prepare(config.batch_size)
     with FlopCounterMode(display=False) as flops:
-        program.train_step(config.batch_size)
+        state.train_step(config.batch_size)
     return int(flops.get_total_flops())
 
 

@@ -37,9 +37,9 @@ from josrc.data.workers import most_workers
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
 from josrc.engine.run_folder import versions
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.errors import UserError
-from josrc.runs.data import settled
+from josrc.runs.data import with_noise_rate
 from josrc.runs.start import plan
 
 GENERATE = "generate"
@@ -117,7 +117,7 @@ def open_folder(folder: Path, options: dict[str, Any]) -> tuple[RunConfig, Sourc
     assert source is not None
     # As in a resumed run: no look at every file before. A bad one is named when its turn comes.
     source = prepare_source(source, config, free_memory=0, known=())
-    return settled(config, source), source
+    return with_noise_rate(config, source), source
 
 
 def files_on_disk(images: ImageFiles) -> dict[str, Any]:
@@ -139,17 +139,17 @@ def measure(
     config: RunConfig, source: Source, device: torch.device, steps: int, console: Console
 ) -> dict[str, Any]:
     """What is measured, on what, and with what."""
-    program, batch = Program(config, source, device), config.batch_size
-    loader = program.loader
+    state, batch = TrainState(config, source, device), config.batch_size
+    loader = state.loader
     assert isinstance(loader, StreamingLoader)
     if batch not in loader.sizes():
         raise UserError(f"{len(source)} images make no batch of {batch}: add --batch-size 8, say.")
     # The reference's workers send views, of four bytes a number.
-    views = batch * program.method.views * 3 * source.size[0] * source.size[1] * 4
+    views = batch * state.method.needs.views * 3 * source.size[0] * source.size[1] * 4
     workers = min(loader.pool.workers, most_workers(views))
     say(console, f"{device_name(device)}: up to {WINDOWS} windows of {steps} steps a loop ...")
     load_before = os.getloadavg()[0]
-    measured = time_loops(program, config, source, workers, steps, console)
+    measured = time_loops(state, config, source, workers, steps, console)
     return {
         "device": device_name(device),
         "cpu_cores": os.cpu_count(),
@@ -163,8 +163,8 @@ def measure(
         "model": config.model.name,
         "image_size": source.size[0],
         "batch_size": batch,
-        "views": program.method.views,
-        "precision": "bfloat16" if program.bfloat16 else "float32",
+        "views": state.method.needs.views,
+        "precision": "bfloat16" if state.bfloat16 else "float32",
         "steps_a_window": steps,
         **measured,
         "versions": versions(),
@@ -172,10 +172,10 @@ def measure(
 
 
 def time_loops(
-    program: Program, config: RunConfig, source: Source, workers: int, steps: int, console: Console
+    state: TrainState, config: RunConfig, source: Source, workers: int, steps: int, console: Console
 ) -> dict[str, Any]:
     """Images a second of the three loops and of the loader alone, in one process."""
-    device, found = program.device, dict[str, list[float]]()
+    device, found = state.device, dict[str, list[float]]()
 
     def time_loop(name: str, begin: Callable[[], Walk]) -> None:
         times = window_ms(begin, device, steps)
@@ -186,15 +186,15 @@ def time_loops(
     with closing(reference_steps(config, source, device, workers)) as plain:
         time_loop("reference", lambda: plain)
     gc.collect()  # its network and its workers
-    flops = step_flops(program, config)
-    time_loop("loader", lambda: reading(program, config))
+    flops = step_flops(state, config)
+    time_loop("loader", lambda: reading(state, config))
     notices: list[str] = []
-    stepper = create_stepper(program, "auto", notices.append)
+    stepper = create_stepper(state, "auto", notices.append)
     if _on_gpu(device):
         torch.cuda.reset_peak_memory_stats(device)
-    time_loop("josrc", lambda: training(program, config, stepper))
+    time_loop("josrc", lambda: training(state, config, stepper))
     peak = peak_memory_mib(device)
-    time_loop("resident", lambda: repeating(program, config, stepper))
+    time_loop("resident", lambda: repeating(state, config, stepper))
     for notice in notices:
         say(console, notice)
     return {
@@ -237,32 +237,32 @@ def window_ms(begin: Callable[[], Walk], device: torch.device, steps: int) -> li
     return [1000 * seconds / steps for seconds in times]
 
 
-def reading(program: Program, config: RunConfig) -> Walk:
+def reading(state: TrainState, config: RunConfig) -> Walk:
     """The loader alone: tiles on the device, and no step."""
     while True:
-        program.loader.begin_epoch(config.seed, config.epochs // 2)
-        for size in program.loader.sizes():
-            program.loader.prepare(size)
+        state.loader.begin_epoch(config.seed, config.epochs // 2)
+        for size in state.loader.sizes():
+            state.loader.prepare(size)
             if size == config.batch_size:
                 yield
 
 
-def training(program: Program, config: RunConfig, stepper: Stepper) -> Walk:
+def training(state: TrainState, config: RunConfig, stepper: Stepper) -> Walk:
     """What a run does; the smaller batch at the end of an epoch is left out."""
     while True:
-        program.begin_epoch(config, config.epochs // 2)
-        for size in program.loader.sizes():
+        state.begin_epoch(config, config.epochs // 2)
+        for size in state.loader.sizes():
             if size == config.batch_size:
-                program.loader.prepare(size)
+                state.loader.prepare(size)
                 stepper(size)
                 yield
 
 
-def repeating(program: Program, config: RunConfig, stepper: Stepper) -> Walk:
+def repeating(state: TrainState, config: RunConfig, stepper: Stepper) -> Walk:
     """The same steps, captured once, on the tiles that the device got last."""
     while True:
-        program.loader.cursor.zero_()
-        for size in program.loader.sizes():
+        state.loader.cursor.zero_()
+        for size in state.loader.sizes():
             if size == config.batch_size:
                 stepper(size)
                 yield

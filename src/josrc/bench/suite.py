@@ -14,8 +14,9 @@ from josrc.bench.paper import BACKBONE_TABLES
 from josrc.bench.plan import chosen_methods, planned, request
 from josrc.bench.progress import SuiteProgress
 from josrc.bench.results import ResultKey, is_made, save_result
-from josrc.config import RunConfig
-from josrc.data.source import Source, load_source, with_noise
+from josrc.config import DataKind, RunConfig
+from josrc.data.registry import open_source
+from josrc.data.source import Source, with_noise
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import (
@@ -24,9 +25,9 @@ from josrc.errors import (
     TrainingFailedError,
     UserError,
 )
-from josrc.methods import method_names
+from josrc.methods import Method, method_names
 from josrc.models.factory import expected_images
-from josrc.runs.data import in_files, prepared, settled
+from josrc.runs.data import create_checked_method, read_images, with_noise_rate
 from josrc.runs.resolve import load_run_config
 from josrc.runs.start import configure, listeners
 
@@ -172,34 +173,39 @@ class _Work:
                 self._make(key, config, folder)
 
     def _make(self, key: ResultKey, config: RunConfig, folder: RunFolder) -> None:
-        self.source = source = self._source(config)
-        config = settled(config, source)
+        source, method = self._source(config)
+        self.source = source
+        config = with_noise_rate(config, source)
         if self.trainer is not None and not self.trainer.fits(config, source):
-            self.trainer = None  # its memory must be free before the next program is built
+            self.trainer = None  # its memory must be free before the next state is built
             gc.collect()
         recipe = "" if key.recipe == "augmented" else f" {key.recipe}"
         noise = "" if key.cell.noise == "none" else f" {key.cell.title}"
         title = f"{key.method}{recipe} {key.data}{noise} seed {key.seed}"
-        hearing = [self.progress, *listeners(folder, self.console, title, self.progress.bar)]
-        self.trainer = Trainer(config, source, folder, hearing, self.trainer)
+        hear = [self.progress, *listeners(folder, self.console, title, self.progress.bar)]
+        self.trainer = Trainer(config, source, folder, hear, self.trainer, method=method)
         outcome = self._train(key, self.trainer)
         say(self.console, f"{title}{outcome} ({self.progress.run_ended()})")
 
-    def _source(self, config: RunConfig) -> Source:
-        """The data of a run: that of the run before, unless this one sees it otherwise."""
+    def _source(self, config: RunConfig) -> tuple[Source, Method | None]:
+        """The data of a run: that of the run before, unless this one sees it otherwise.
+
+        With data in files comes the method, which was made before they were read.
+        """
         model, data = config.model, config.data
         # Networks of one suite may differ in what they expect of images in files.
         shown_as = (data.protocol, expected_images(model.name), model.image_size)
         before = self.source
-        if before is not None and (before.files is None or shown_as == self.shown_as):
-            return with_noise(before, data)
-        source, same = load_source(data), self.shown_as[:1] == (data.protocol,)
+        if before is not None and (data.kind is DataKind.BUILTIN or shown_as == self.shown_as):
+            return with_noise(before, data), None
+        source, same = open_source(data), self.shown_as[:1] == (data.protocol,)
         self.source, self.trainer, self.shown_as = None, None, shown_as
-        if not in_files(source):
-            return source
+        if source.images.in_memory:
+            return source, None
         # Files that were read once are not looked at again.
         known = [path for path, _ in before.skipped or ()] if before and same else None
-        return prepared(source, config, self.console, known)
+        method = create_checked_method(config, source)
+        return read_images(source, config, self.console, known), method
 
     def _train(self, key: ResultKey, trainer: Trainer) -> str:
         """Train from the checkpoint if the run was interrupted before, and keep the result."""

@@ -134,14 +134,14 @@ def train(
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
     from josrc.distributed import is_main
-    from josrc.runs.resolve import parse_override, parse_yaml
+    from josrc.runs.resolve import parse_override, read_yaml
     from josrc.runs.start import plan, start
 
     layers = [parse_override(pair) for pair in overrides or []]
     if config is not None:
         if not config.is_file():
             raise UserError(f"Configuration file {config} does not exist.")
-        layers.insert(0, parse_yaml(config.read_bytes(), str(config)))
+        layers.insert(0, read_yaml(config))
     settings, source = plan(
         data,
         recipe=recipe,
@@ -212,12 +212,12 @@ def noise(
     josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
     """
     from josrc.data.label_files import check_noise_target, write_noise_file
-    from josrc.data.source import load_source
-    from josrc.runs.data import in_files, prepared
-    from josrc.runs.start import configure
+    from josrc.data.registry import open_source
+    from josrc.runs.data import read_images
+    from josrc.runs.start import plan
 
     check_noise_target(out)
-    settings = configure(
+    settings, opened = plan(
         data,
         noise=noise,
         rate=rate,
@@ -228,9 +228,9 @@ def noise(
         allow_outside=allow_outside or None,
         allow_skipped=allow_skipped or None,
     )
-    source = load_source(settings.data)
-    if in_files(source):
-        source = prepared(source, settings, _console())
+    source = open_source(settings.data) if opened is None else opened
+    if not source.images.in_memory:
+        source = read_images(source, settings, _console())
     write_noise_file(out, source.given, source.true, source.kind, source.digest)
     typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
 

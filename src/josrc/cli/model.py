@@ -46,7 +46,7 @@ def predict(
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
     from josrc._console import Terminal, progress_bar, say
-    from josrc.config import DataConfig
+    from josrc.config import DataConfig, DataKind
     from josrc.data.readers import list_images
     from josrc.data.readers.folder import describe_left_out
     from josrc.runs.predictor import check_target, write_predictions
@@ -55,7 +55,9 @@ def predict(
     console = Terminal(quiet=quiet)
     check_target(out, map(Path, paths))
     predictor = Run.load(run).predictor(last)
-    columns = DataConfig(name="", path_column=path_column, allow_outside=allow_outside)
+    columns = DataConfig(
+        name="", kind=DataKind.MANIFEST, path_column=path_column, allow_outside=allow_outside
+    )
     images, left_out = list_images(paths, columns)
     with progress_bar(console, "Predicting") as progress:
         stream = predictor.stream(images, device, workers)
@@ -87,26 +89,25 @@ def evaluate(
     josrc eval RUN holiday-photos
     """
     from josrc._console import Terminal, progress_bar, say
-    from josrc.config import DataConfig
     from josrc.data.readers.folder import describe_left_out
-    from josrc.runs.evaluate import evaluate, read_labelled, too_good, write_evaluation
+    from josrc.data.registry import describe_data
+    from josrc.runs.evaluate import evaluate, read_evaluation_data, too_good, write_evaluation
     from josrc.runs.run import Run
 
     console = Terminal(quiet=quiet)
     finished = Run.load(run)
     predictor = finished.predictor(last)
-    config = DataConfig(
-        name=data,
+    config = describe_data(
+        data,
         root=data_root,
         path_column=path_column,
         label_column=label_column,
         allow_outside=allow_outside,
     )
-    labelled = read_labelled(config, predictor.class_names)
+    labelled = read_evaluation_data(config, predictor.class_names)
     with progress_bar(console, "Evaluating") as progress:
         found = evaluate(predictor, labelled, device=device, workers=workers, progress=progress)
-    name = Path(data.removeprefix("hf:")).resolve().stem + ("-last" if last else "")
-    folder = out or run / "eval" / name
+    folder = out or run / "eval" / (config.title + ("-last" if last else ""))
     story = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
     write_evaluation(folder, found, {"data": data, **story})
     skipped = f", files skipped: {len(found.skipped):,}" if found.skipped else ""

@@ -8,29 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from josrc.config import DataConfig, RunConfig
-from josrc.data.image_files import ImageFiles
+from josrc.config import DataConfig
 from josrc.data.noise import Labels
 from josrc.data.packed_strings import Index
-from josrc.data.readers import read_table
 from josrc.data.readers.table import TEST, TRAIN, VAL, Table
 from josrc.data.source import Source
 from josrc.errors import UserError, closest
-from josrc.models.factory import expected_images
 
-# A tile is so much larger than what a network sees of it, as 256 pixels are to a crop of 224.
-TILE = 8 / 7
 SPLIT_SEED = 0
 
 Skipped = tuple[tuple[str, str], ...]
-
-
-def open_source(config: DataConfig) -> Source:
-    """What a path or a hub data set holds; no image is decoded yet."""
-    testing = None if config.test is None else read_table(str(config.test), config)
-    return assemble(read_table(config.place, config), config, testing)
 
 
 def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
@@ -52,8 +40,8 @@ def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
             raise UserError(f"{config.test or 'test'} holds no labelled image to test on.")
     elif test.size:
         testing = table
-    source = _checked_classes(_part(config.place, table, train), train.size)
-    held = _part(config.place, table, val) if val.size else None
+    source = _checked_classes(part_of(table, train, config), train.size)
+    held = part_of(table, val, config) if val.size else None
     source = _only_classes_of_training(source, held, testing, test)
     left_out = Counter(table.left_out)
     if testing is not None and testing is not table:
@@ -61,39 +49,36 @@ def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
     return replace(source, skipped=skipped, left_out=left_out)
 
 
-def _part(name: str, table: Table, index: Index) -> Source:
+def part_of(table: Table, index: Index, config: DataConfig) -> Source:
+    """Some of the images of a table as the samples of a source."""
     images = table.images_at(index)
-    if isinstance(images, ImageFiles) and table.ids is getattr(table.images, "names", None):
-        ids = images.names
+    # Images that are called by their paths share one block of memory for both.
+    if table.ids is getattr(table.images, "names", None):
+        ids = getattr(images, "names", table.ids)
     else:
         ids = table.ids if len(index) == len(table.ids) else table.ids.take(index)
     return Source(
-        name=name,
+        name=config.place,
+        data_kind=config.kind,
         images=images,
         given=table.labels[index],
         class_names=table.class_names,
         closed=len(table.class_names),
         mean=(0.5, 0.5, 0.5),
         std=(0.5, 0.5, 0.5),
-        files=images if isinstance(images, ImageFiles) else None,
         sample_ids=ids,
-        verified=_some(table.verified, index),
-        verified_held=_some(table.verified_held, index),
+        verified=None if table.verified is None else table.verified[index],
+        verified_held=None if table.verified_held is None else table.verified_held[index],
     )
-
-
-def _some(values: NDArray[Any] | None, index: Index) -> NDArray[Any] | None:
-    return None if values is None else values[index]
 
 
 def unlabelled(table: Table) -> Skipped:
     """Rows that name no image or no class."""
     found: list[tuple[str, str]] = []
-    files = table.images
+    names = getattr(table.images, "names", table.ids)
     for index in np.flatnonzero(table.labels < 0).tolist():
-        assert isinstance(files, ImageFiles)
-        reason = "it has no label" if files.names[index] else "its row names no file"
-        found.append((files.location(index), reason))
+        reason = "it has no label" if names[index] else "its row names no file"
+        found.append((table.images.location(index), reason))
     return tuple(found)
 
 
@@ -151,46 +136,3 @@ def _only_classes_of_training(
         known |= {"test_images": testing.images_at(test), "test_labels": labels}
     given = translate(source.given, source.class_names, "images are")
     return replace(source, given=given, **known)
-
-
-def remembered_source(table: Table, config: RunConfig) -> Source:
-    """A source of a run's own samples, with the labels it began with; no image is decoded.
-
-    Args:
-        table: training and held-out samples.
-        config: the run's.
-    """
-    tile, changes = seen_as(config)
-    assert isinstance(table.images, ImageFiles)
-    table = replace(table, images=table.images.with_tile(tile))
-    train, val = (
-        replace(_part(config.data.place, table, np.flatnonzero(table.split == part)), **changes)
-        for part in (TRAIN, VAL)
-    )
-    return replace(train, val=val if len(val) else None, skipped=())
-
-
-def seen_as(config: RunConfig) -> tuple[int, dict[str, Any]]:
-    """The side of a tile, and what of a source follows from what the network sees of it."""
-    size, mean, std = expected_images(config.model.name)
-    size = config.model.image_size or size
-    return round(size * TILE), {"crop": size, "mean": mean, "std": std}
-
-
-def take(source: Source, index: Index) -> Source:
-    """Some of the samples of an opened source."""
-    assert source.files is not None
-    if len(index) == len(source):
-        return source
-    ids = source.ids
-    files = source.files.take(index)
-    return replace(
-        source,
-        images=files,
-        files=files,
-        given=source.given[index],
-        true=_some(source.true, index),
-        verified=_some(source.verified, index),
-        verified_held=_some(source.verified_held, index),
-        sample_ids=ids.take(index) if hasattr(ids, "take") else [ids[int(i)] for i in index],
-    )

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.data.decode import Content, UnreadableImageError
-from josrc.data.image_files import ImageFiles
-from josrc.data.packed_strings import Index, Strings
+from josrc.data.images import ArrayImages, Images
+from josrc.data.packed_strings import Index, PackedStrings
 
 if TYPE_CHECKING:
-    from josrc.data.source import Images, Source
+    from josrc.data.source import Source
 
 # Bytes of a mark, and how it is made: among a million images two alike by chance are no worry.
 SIZE = 16
@@ -53,7 +53,7 @@ def marks_of(content: bytes | bytearray) -> Marks:
 
 
 @dataclass(frozen=True)
-class Copies:
+class Duplicates:
     """Images that are there more than once, those that are alike one after the other.
 
     Attributes:
@@ -69,7 +69,7 @@ class Copies:
     paths: Sequence[str]
 
 
-def find_copies(parts: Sequence[tuple[Images, Marks] | None]) -> Copies:
+def find_duplicates(parts: Sequence[tuple[Images, Marks] | None]) -> Duplicates:
     """All copies among the images of the parts, and from one part to another.
 
     Args:
@@ -85,27 +85,27 @@ def find_copies(parts: Sequence[tuple[Images, Marks] | None]) -> Copies:
     chosen, group = order[copied], np.cumsum(~same[:-1])[copied]
 
     def location(index: int) -> str:
-        images = parts[part[index]]
-        files = None if images is None else images[0]
-        return files.location(int(place[index])) if isinstance(files, ImageFiles) else ""
+        found = parts[part[index]]
+        return "" if found is None else found[0].location(int(place[index]))
 
-    paths = Strings.of(map(location, chosen.tolist()))
-    return Copies(group, part[chosen], place[chosen], paths)
+    paths = PackedStrings.of(map(location, chosen.tolist()))
+    return Duplicates(group, part[chosen], place[chosen], paths)
 
 
-def copies_in_memory(source: Source) -> Copies:
-    """Copies among images that are no files."""
+def duplicates_in_memory(source: Source) -> Duplicates:
+    """Duplicates among images that are no files."""
     held = None if source.val is None else source.val.images
 
     def marked(images: Images | None) -> tuple[Images, Marks] | None:
-        if images is None or isinstance(images, ImageFiles):
+        if not isinstance(images, ArrayImages):
             return None
-        return images, marks_of(b"".join(digest(image.data).digest() for image in images))
+        found = (digest(pixels.data).digest() for pixels in images.pixels)
+        return images, marks_of(b"".join(found))
 
-    return find_copies([marked(images) for images in (source.images, held, source.test_images)])
+    return find_duplicates([marked(images) for images in (source.images, held, source.test_images)])
 
 
-class Copy(NamedTuple):
+class Duplicate(NamedTuple):
     """An image that is there more than once.
 
     Attributes:
@@ -130,9 +130,9 @@ class Copy(NamedTuple):
         return self.path or f"{self.part} image {self.row}"
 
 
-def listed(source: Source) -> Iterator[Copy]:
+def list_duplicates(source: Source) -> Iterator[Duplicate]:
     """The copies of a source: those with different labels first, then those that tests have too."""
-    copies = source.copies
+    copies = source.duplicates
     if copies is None or not len(copies.group):
         return
     held = np.zeros(0, dtype=np.int64) if source.val is None else source.val.given
@@ -150,12 +150,12 @@ def listed(source: Source) -> Iterator[Copy]:
             part, place = int(copies.part[index]), int(copies.place[index])
             row = place + len(source) if PARTS[part] == "held-out" else place
             name = source.class_names[label[index]]
-            yield Copy(number, PARTS[part], row, copies.paths[index], name)
+            yield Duplicate(number, PARTS[part], row, copies.paths[index], name)
 
 
 @dataclass
 class Tally:
-    """Copies, counted.
+    """Duplicates, counted.
 
     Attributes:
         pictures: that are there more than once.
@@ -169,7 +169,7 @@ class Tally:
     images: int = 0
     conflicts: int = 0
     shared: dict[str, int] = field(default_factory=dict)
-    named: list[list[Copy]] = field(default_factory=list)
+    named: list[list[Duplicate]] = field(default_factory=list)
 
     def sentences(self) -> list[str]:
         """What people should know."""
@@ -188,7 +188,7 @@ class Tally:
         return found
 
 
-def tally(copies: Iterable[Copy]) -> Tally:
+def tally(copies: Iterable[Duplicate]) -> Tally:
     """Count copies as they come, group by group."""
     found = Tally()
     for _, members in groupby(copies, key=lambda copy: copy.group):
@@ -206,8 +206,8 @@ def tally(copies: Iterable[Copy]) -> Tally:
     return found
 
 
-def _varied(group: list[Copy]) -> list[Copy]:
-    """Copies in an order in which labels take turns."""
+def _varied(group: list[Duplicate]) -> list[Duplicate]:
+    """Duplicates in an order in which labels take turns."""
     turns: Counter[str] = Counter()
     ranked = []
     for copy in group:

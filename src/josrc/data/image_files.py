@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from josrc.data.decode import Content, read_picture, read_tile
-from josrc.data.packed_strings import Index, Strings
+from josrc.data.decode import Content, picture_size, read_picture, read_tile
+from josrc.data.packed_strings import Index, PackedStrings
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,19 @@ class ImageFiles:
         tile: height and width that an image is decoded to; 0 until the network is known.
     """
 
-    names: Strings
+    names: PackedStrings
     root: Path
     tile: int = 0
+
+    @property
+    def has_paths(self) -> bool:
+        """Each lies in a file of its own."""
+        return True
+
+    @property
+    def in_memory(self) -> bool:
+        """They are decoded when their turn comes."""
+        return False
 
     def __len__(self) -> int:
         return len(self.names)
@@ -37,8 +47,8 @@ class ImageFiles:
         """Of the array that all tiles would be."""
         return len(self), self.tile, self.tile, 3
 
-    def __getitem__(self, index: Index) -> NDArray[np.uint8]:
-        """Tiles ``(len(index), tile, tile, 3)``."""
+    def tiles(self, index: Index) -> NDArray[np.uint8]:
+        """Decode some of the images."""
         return np.stack([read_tile(self.content(int(place)), self.tile) for place in index])
 
     def location(self, index: int) -> str:
@@ -48,6 +58,10 @@ class ImageFiles:
     def content(self, index: int) -> Content:
         """An image as it is stored."""
         return self.location(index)
+
+    def stored_size(self, index: int) -> tuple[int, int]:
+        """Width and height, of which the header of its file tells."""
+        return picture_size(self.content(index))
 
     def picture(self, index: int, least: int | None = None) -> Image.Image:
         """A whole image, upright and in RGB; a JPEG of at least so many pixels a side."""
@@ -75,6 +89,11 @@ class HubImages(ImageFiles):
     rows: Any = None
     column: str = "image"
     index: Index | None = None
+
+    @property
+    def has_paths(self) -> bool:
+        """They lie inside of the data set's own files."""
+        return False
 
     def location(self, index: int) -> str:
         """The split and the row there: the file it came from may be anybody's."""

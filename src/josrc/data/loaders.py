@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from josrc.data.image_files import ImageFiles
+from josrc.data.images import ArrayImages, Images
 from josrc.data.noise import Labels
-from josrc.data.source import Images, Source
+from josrc.data.source import Source
 from josrc.data.staging import Staging
 from josrc.data.views import Normalise, View
 from josrc.data.workers import Decoded, DecodingPool, Faults
@@ -24,6 +25,21 @@ from josrc.errors import UserError
 MOST_EVALUATED = 2000
 # Seed and epoch it was drawn for; order of the samples; numbers of their views; of the steps.
 Plan = tuple[tuple[int, int] | None, Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a training step wants of a batch.
+
+    Attributes:
+        views: how many random views of each sample.
+        draws: how many random numbers for each sample.
+        group_size: how many samples of one given label stand together; 1 mixes all.
+    """
+
+    views: int = 1
+    draws: int = 0
+    group_size: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,30 +75,40 @@ class Loader:
     def __init__(
         self,
         source: Source,
+        needs: Needs,
         view: View,
-        views: int,
-        batch_size: int,
         normalise: Normalise,
         device: torch.device,
+        *,
+        batch_size: int,
         workers: int | None = None,
-        step_draws: int = 0,
-        group_size: int = 1,
         epoch_samples: int | None = None,
     ) -> None:
-        if batch_size % group_size:
+        """Set up for a run.
+
+        Args:
+            source: the samples.
+            needs: what a step wants of a batch.
+            view: how a random view of a tile is made.
+            normalise: from pixels to what the networks expect.
+            device: where the step runs.
+            batch_size: samples per step, of all processes together.
+            workers: processes that decode; none: one per core.
+            epoch_samples: samples of an epoch; none: all.
+        """
+        if batch_size % needs.group_size:
             raise UserError(
-                f"batch_size={batch_size} does not hold whole groups of method.group_size="
-                f"{group_size} samples. Choose a multiple of {group_size}."
+                f"batch_size={batch_size} does not hold whole groups of group_size="
+                f"{needs.group_size} samples. Choose a multiple of {needs.group_size}."
             )
         self.label = torch.from_numpy(source.given).to(device)
-        self.view, self.views, self.batch_size = view, views, batch_size
-        self.group_size = group_size
+        self.view, self.needs, self.batch_size = view, needs, batch_size
         self.normalise = normalise
         samples = min(len(source), epoch_samples or len(source))
         self.order = torch.zeros(samples, dtype=torch.long, device=device)
-        self.draws = torch.zeros(views, samples, view.draws, device=device)
+        self.draws = torch.zeros(needs.views, samples, view.draws, device=device)
         # What the step itself draws comes from the plan too, as numbers of each sample.
-        self.step_draws = torch.zeros(samples, step_draws, device=device)
+        self.step_draws = torch.zeros(samples, needs.draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self.plan: Plan = None, self.order, self.draws, self.step_draws
         self._open(source, device, workers)
@@ -114,8 +140,8 @@ class Loader:
         order = torch.randperm(len(self.label), generator=generator)
         if len(self) < len(self.label):
             order = balanced_order(order, self.label.cpu(), len(self))
-        if self.group_size > 1:
-            order = grouped_order(order, self.label.cpu(), self.group_size, generator)
+        if self.needs.group_size > 1:
+            order = grouped_order(order, self.label.cpu(), self.needs.group_size, generator)
         draws = torch.rand(self.draws.shape, generator=generator)
         step_draws = torch.rand(self.step_draws.shape, generator=generator)
         self.plan = (seed, epoch), order, draws, step_draws
@@ -148,11 +174,11 @@ class Loader:
 
     def fetch(self, size: int) -> Batch:
         """This process's portion of the next ``size`` samples of the plan, as tensor code."""
-        own = portion(size, self.group_size)
+        own = portion(size, self.needs.group_size)
         place = self.cursor + torch.arange(own.start, own.stop, device=self.order.device)
         index = self.order[place]
         draws = self.draws[:, place].flatten(0, 1)
-        pixels = self.view(self.tiles, self._tile_of(index).repeat(self.views), draws)
+        pixels = self.view(self.tiles, self._tile_of(index).repeat(self.needs.views), draws)
         return Batch(index, self.normalise(pixels), self.label[index], self.step_draws[place])
 
     def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
@@ -168,8 +194,8 @@ class ResidentLoader(Loader):
     """All images as one uint8 tensor on the device; a batch is one gather, without the host."""
 
     def _open(self, source: Source, device: torch.device, workers: int | None) -> None:
-        assert not isinstance(source.images, ImageFiles)
-        tiles = torch.from_numpy(source.images).to(device)
+        assert isinstance(source.images, ArrayImages)
+        tiles = torch.from_numpy(source.images.pixels).to(device)
         # Zero padding before normalisation, as torchvision's crop of a PIL image does it.
         pad = self.view.pad
         self.tiles = F.pad(tiles, (0, 0, pad, pad, pad, pad)) if pad else tiles
@@ -177,9 +203,9 @@ class ResidentLoader(Loader):
     def refill(self, source: Source) -> None:
         """Take the labels and images of another source like the first, in place."""
         super().refill(source)
-        assert not isinstance(source.images, ImageFiles)
+        assert isinstance(source.images, ArrayImages)
         inner = slice(self.view.pad, -self.view.pad or None)
-        self.tiles[:, inner, inner].copy_(torch.from_numpy(source.images))
+        self.tiles[:, inner, inner].copy_(torch.from_numpy(source.images.pixels))
 
     def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
         """All images, or some, without chance, in their order, at most ``size`` at a time."""
@@ -214,7 +240,7 @@ class StreamingLoader(Loader):
 
     def _expect(self, order: Tensor, position: int) -> None:
         parts = order[position:].split(self.sizes(position))
-        own = [part[portion(len(part), self.group_size)] for part in parts]
+        own = [part[portion(len(part), self.needs.group_size)] for part in parts]
         self.coming = self.pool.decode([part.numpy() for part in own])
 
     def prepare(self, size: int) -> None:
@@ -249,7 +275,7 @@ class StreamingLoader(Loader):
 
 def loader_for(source: Source) -> type[Loader]:
     """The kind of loader for images in memory, or for those in files."""
-    return StreamingLoader if isinstance(source.images, ImageFiles) else ResidentLoader
+    return ResidentLoader if source.images.in_memory else StreamingLoader
 
 
 def balanced_order(order: Tensor, label: Tensor, size: int) -> Tensor:
@@ -317,17 +343,18 @@ class EvaluationSet:
         self.normalise, self.size, self.device = normalise, size, device
         self.chunk = min(most, chunk_for(size))
         self.tiles: Tensor | None = None
-        if isinstance(images, ImageFiles):
-            self.files, pin = images, device.type == "cuda"
-            self.pool = DecodingPool(images, workers, self.chunk, pin=pin)
+        self.images = images
+        if isinstance(images, ArrayImages):
+            self.tiles = torch.from_numpy(images.pixels).to(device)
         else:
-            self.tiles = torch.from_numpy(images).to(device)
+            assert isinstance(images, ImageFiles)
+            self.pool = DecodingPool(images, workers, self.chunk, pin=device.type == "cuda")
 
     def __iter__(self) -> Iterator[Tensor]:
         """Normalised images, chunk by chunk."""
         for images, faults in self.with_faults():
             for index, reason in faults:
-                raise UserError(f"{self.files.location(index)} can't be read: {reason}.")
+                raise UserError(f"{self.images.location(index)} can't be read: {reason}.")
             yield images
 
     def with_faults(self) -> Iterator[tuple[Tensor, Faults]]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 Index = NDArray[np.int64]
 
 
-class Lookup(Sequence[str]):
-    """Strings that are made when they are asked for."""
+class LazyStrings(Sequence[str]):
+    """PackedStrings that are made when they are asked for."""
 
     def __init__(self, length: int, find: Callable[[int], str]) -> None:
         self.length, self.find = length, find
@@ -38,7 +38,7 @@ class Lookup(Sequence[str]):
         return self.find(int(place) % self.length)
 
 
-class Strings(Lookup):
+class PackedStrings(LazyStrings):
     """Many strings as one block of UTF-8 and the places where each ends."""
 
     def __init__(self, block: bytes, ends: Index) -> None:
@@ -46,7 +46,7 @@ class Strings(Lookup):
         self.block, self.ends = block, ends
 
     @classmethod
-    def of(cls, strings: Iterable[str]) -> Strings:
+    def of(cls, strings: Iterable[str]) -> PackedStrings:
         """From any strings, one after the other."""
         block, ends = bytearray(), array("q")
         for string in strings:
@@ -60,17 +60,17 @@ class Strings(Lookup):
     def _find(self, index: int) -> str:
         return self._raw(index).decode("utf-8", "surrogateescape")
 
-    def take(self, index: Index) -> Strings:
+    def take(self, index: Index) -> PackedStrings:
         """Some of them, in the order of ``index``."""
         if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
             start = int(self.ends[index[0] - 1]) if index[0] else 0
             ends = self.ends[index[0] : index[-1] + 1]
-            return Strings(self.block[start : ends[-1]], ends - start)
+            return PackedStrings(self.block[start : ends[-1]], ends - start)
         block, places = bytearray(), array("q")
         for place in index.tolist():
             block += self._raw(place)
             places.append(len(block))
-        return Strings(bytes(block), np.array(places, dtype=np.int64))
+        return PackedStrings(bytes(block), np.array(places, dtype=np.int64))
 
     def digest(self) -> str:
         """A number that other strings, or these in another order, would hardly have."""
@@ -80,7 +80,7 @@ class Strings(Lookup):
         """A number for each, ``(N,)``; two that differ hardly have the same."""
         return np.fromiter((hash(self._raw(i)) for i in range(len(self))), np.int64, len(self))
 
-    def found_in(self, others: Strings) -> Index:
+    def found_in(self, others: PackedStrings) -> Index:
         """The place of each among others, ``(N,)``; -1 for those that are not there."""
         mine, theirs = self.hashes(), others.hashes()
         if not len(theirs):

@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from josrc.config import RunConfig
-from josrc.data.assemble import Skipped, seen_as, take
-from josrc.data.duplicates import Marks, find_copies, marks_of
+from josrc.config import ModelConfig, RunConfig
+from josrc.data.assemble import Skipped
+from josrc.data.duplicates import Marks, find_duplicates, marks_of
 from josrc.data.image_files import ImageFiles
+from josrc.data.images import ArrayImages, Images, ImageSpec, Pixels
 from josrc.data.packed_strings import Index
-from josrc.data.source import Images, Pixels, Source, with_noise
+from josrc.data.source import Source, with_noise
 from josrc.errors import UserError
+from josrc.models.factory import expected_images
 
 if TYPE_CHECKING:
     from josrc.data.workers import DecodingPool
 
+# A tile is so much larger than what a network sees of it, as 256 pixels are to a crop of 224.
+TILE = 8 / 7
 # More skipped files than this share are a mistake somewhere, and not a few bad files.
 MOST_SKIPPED = 0.05
 # Tiles stay in memory up to this size, and up to this share of what is free.
@@ -35,6 +39,19 @@ Kept = dict[str, tuple[Images, Index]]
 # Files of each part, and what tells them from others.
 Marked = dict[str, tuple[ImageFiles, Marks]]
 Progress = Callable[[int, int], None]
+
+
+def spec_of_files(model: ModelConfig) -> ImageSpec:
+    """What a network sees of images in files."""
+    size, mean, std = expected_images(model.name)
+    size = model.image_size or size
+    tile = round(size * TILE)
+    return ImageSpec((tile, tile, 3), mean, std, crop=size)
+
+
+def spec_for(source: Source, model: ModelConfig) -> ImageSpec:
+    """What a network will see of a source that is opened, be it prepared or not."""
+    return source.spec if source.images.in_memory else spec_of_files(model)
 
 
 def prepare_source(
@@ -53,25 +70,25 @@ def prepare_source(
     where images stay in memory it is the only one.
 
     Args:
-        source: from ``open_source``.
+        source: as it was opened.
         config: the run's; it names the model, whose image size the tiles follow.
         free_memory: bytes that are free where the images would be kept.
         known: files that were skipped when the run began; then none is looked for again.
         progress: told how many images are done, and of how many.
     """
-    tile, changes = seen_as(config)
-    parts = _parts(source, tile, known or ())
+    spec = spec_of_files(config.model)
+    parts = _parts(source, spec.tile[0], known or ())
     resident = config.data.resident
     if resident is None:
         needed = sum(math.prod(images.shape) for images, _ in parts.values())
         resident = needed <= min(MOST_RESIDENT, RESIDENT_SHARE * free_memory)
     kept: Kept = dict(parts)
-    skipped, copies = source.skipped or (), source.copies
+    skipped, duplicates = source.skipped or (), source.duplicates
     if known is None or resident:
         marked = known is None  # one that goes on has looked for copies when it began
         kept, faults, marks = _read(parts, config.data.workers, resident, marked, progress)
         if marked:
-            copies = find_copies([marks.get(name) for name in ("train", "val", "test")])
+            duplicates = find_duplicates([marks.get(name) for name in ("train", "val", "test")])
         if known is not None and faults:
             path, reason = faults[0]
             raise UserError(f"{path} could be read before: now {reason}.")
@@ -79,7 +96,8 @@ def prepare_source(
     if known is None:
         count = sum(len(images) for images, _ in parts.values()) + len(source.skipped or ())
         _check_share(skipped, count, config.data.allow_skipped, source)
-    changes |= {"skipped": skipped, "copies": copies}
+    changes: dict[str, Any] = {"crop": spec.crop, "mean": spec.mean, "std": spec.std}
+    changes |= {"skipped": skipped, "duplicates": duplicates}
     return with_noise(_rebuild(source, kept, **changes), config.data)
 
 
@@ -127,7 +145,7 @@ def _read(
         files = images if len(sound) == len(images) else images.take(sound)
         if marked:
             marks[name] = files, found[sound]
-        kept[name] = (files if pixels is None else pixels), index[sound]
+        kept[name] = (files if pixels is None else ArrayImages(pixels, files)), index[sound]
         skipped += tuple((images.location(place), reason) for place, reason in faults)
         done += len(images)
     return kept, skipped, marks
@@ -188,15 +206,20 @@ def _rebuild(source: Source, kept: Kept, **changes: Any) -> Source:
             f"{source.name}: no image of class '{name}' can be read. Mend its files, or leave the "
             "class out."
         )
-    train = replace(take(source, index), images=images, **changes)
+    train = replace(_take(source, index), images=images, **changes)
     val, test = source.val, kept.get("test")
     if val is not None:
         images, index = kept["val"]
-        train = replace(train, val=replace(take(val, index), images=images, crop=train.crop))
+        train = replace(train, val=replace(_take(val, index), images=images, crop=train.crop))
     if test is not None:
         assert source.test_labels is not None
         train = replace(train, test_images=test[0], test_labels=source.test_labels[test[1]])
     return train
+
+
+def _take(source: Source, index: Index) -> Source:
+    """Some of its samples in their order; if it is all of them nothing is copied."""
+    return source if len(index) == len(source) else source.take(index)
 
 
 def available_memory() -> int:

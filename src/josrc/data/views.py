@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from josrc.config import ViewConfig
-from josrc.data.source import Source
+from josrc.data.images import ImageSpec
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Normalise:
 
     def __init__(
         self,
-        source: Source,
+        spec: ImageSpec,
         image_size: int | None,
         device: torch.device,
         standardise: bool = True,
@@ -202,18 +202,18 @@ class Normalise:
         """Set up for a data set.
 
         Args:
-            source: whose channel means and deviations to use.
+            spec: whose channel means and deviations to use.
             image_size: height and width to resize to; none keeps the size.
             device: where the pixels are.
             standardise: whether to use them; without, pixels are brought to [0, 1] alone.
         """
-        mean = torch.tensor(source.mean, device=device).view(1, -1, 1, 1)
-        std = torch.tensor(source.std, device=device).view(1, -1, 1, 1)
+        mean = torch.tensor(spec.mean, device=device).view(1, -1, 1, 1)
+        std = torch.tensor(spec.std, device=device).view(1, -1, 1, 1)
         if not standardise:
             mean, std = torch.zeros_like(mean), torch.ones_like(std)
         self.scale = 1 / (255 * std)
         self.shift = -mean / std
-        native = source.size
+        native = spec.size
         self.size = (image_size, image_size) if image_size and native != (image_size,) * 2 else None
 
     def __call__(self, pixels: Tensor) -> Tensor:

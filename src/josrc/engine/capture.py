@@ -13,11 +13,10 @@ from josrc.data.loaders import EvaluationSet
 from josrc.distributed import world
 from josrc.engine.metrics import right_answers
 from josrc.engine.optimizer import FusedAdam
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.errors import InterruptedRunError, UserError
 from josrc.kernels import fingerprint
 from josrc.models import hardware
-from josrc.models.cnn7 import prepare
 
 # Another thread may pin the next batches while this one captures; it takes no part in the graph.
 # In torch's default mode its first call would end the capture, and itself.
@@ -37,33 +36,33 @@ class CapturedStepper:
     """
 
     WARM_UP = 3
-    # One choice for each kernel, not the fastest of several: the same code on every start, and a
-    # third of the time to compile (the largest choice for the loss alone took 20 s).
+    # One choice for each kernel, not the fastest of several: the same code on every start, and
+    # less time to compile.
     OPTIONS: ClassVar[dict[str, Any]] = {"deterministic": True}
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        # torch keeps eight versions of a function and no more; every program is one of its own.
+    def __init__(self, state: TrainState) -> None:
+        self.state = state
+        # torch keeps eight versions of a function and no more; every state is one of its own.
         torch.compiler.reset()
         torch.compiler.config.cache_key_tag = f"josrc-{fingerprint()}"
         self.compiled: Callable[[int], Tensor] = torch.compile(
-            program.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
+            state.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )
         self.adam: FusedAdam | None = None
-        if hardware.HAS_TRITON and isinstance(program.optimizer, torch.optim.Adam):
-            self.adam = FusedAdam(program.optimizer)
+        if hardware.HAS_TRITON and isinstance(state.optimizer, torch.optim.Adam):
+            self.adam = FusedAdam(state.optimizer)
         self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
-        self.stream = torch.cuda.Stream(program.device)
+        self.stream = torch.cuda.Stream(state.device)
         # Graphs that run one after the other share their memory: none hands tensors to the next.
         self.pool = torch.cuda.graph_pool_handle()
-        prepare(program.method)
+        hardware.prepare_for_replay(state.method)
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
         if self.adam is not None:
-            self.adam.set_beta1(self.program.momentum)
-        kind = size, self.program.method.phase
+            self.adam.set_beta1(self.state.momentum)
+        kind = size, self.state.step_name
         if not self.ready(size) and self.calls[kind] < self.WARM_UP:
             self.calls[kind] += 1
             self._run_on_side_stream(size)
@@ -77,32 +76,32 @@ class CapturedStepper:
         return self._key(size) in self.graphs
 
     def _key(self, size: int) -> tuple[int, str, float]:
-        momentum = self.program.momentum if self.adam is None else 0.0
-        return size, self.program.method.phase, momentum
+        momentum = self.state.momentum if self.adam is None else 0.0
+        return size, self.state.step_name, momentum
 
     def _forward(self, size: int) -> Tensor:
-        whole = size == self.program.loader.batch_size
-        compiled = whole and self.program.method.compiles
-        return self.compiled(size) if compiled else self.program.forward(size)
+        whole = size == self.state.loader.batch_size
+        compiled = whole and self.state.method.compiles
+        return self.compiled(size) if compiled else self.state.forward(size)
 
     def _update(self) -> None:
         if self.adam is not None and not self.adam.step():
             self.adam = None  # a parameter without gradient: a case for the optimizer itself
         if self.adam is None:
-            self.program.optimizer.step()
-        self.program.method.after_update()
+            self.state.optimizer.step()
+        self.state.method.after_update()
 
     def _run_on_side_stream(self, size: int) -> None:
-        current = torch.cuda.current_stream(self.program.device)
+        current = torch.cuda.current_stream(self.state.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            self.program.train_step(size, self._forward, self._update)
+            self.state.train_step(size, self._forward, self._update)
         current.wait_stream(self.stream)
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, self.pool, self.stream, CAPTURE_MODE):
-            self.program.train_step(size, self._forward, self._update)
+            self.state.train_step(size, self._forward, self._update)
         return graph
 
 
@@ -152,29 +151,29 @@ class FallbackStepper:
     """Captured steps as long as they can be had; eager ones, with a word why, where they can't."""
 
     def __init__(self, captured: CapturedStepper, notice: Callable[[str], None]) -> None:
-        self.captured, self.program, self.notice = captured, captured.program, notice
+        self.captured, self.state, self.notice = captured, captured.state, notice
         self.failed = False
 
     def __call__(self, size: int) -> None:
         """Train on the next ``size`` samples."""
         if self.failed:
-            self.program.train_step(size)
+            self.state.train_step(size)
         elif self.captured.ready(size):
             self.captured(size)
         else:
             self._try(size)
 
     def _try(self, size: int) -> None:
-        place = self.program.mark()
+        place = self.state.mark()
         try:
             self.captured(size)
         except (UserError, InterruptedRunError):
             raise
         except Exception as error:  # compilers and capture have errors of every kind
             self.failed = True
-            self.program.go_back(place)
+            self.state.go_back(place)
             self.notice(f"The step can't be captured and runs eagerly, slower: {_first(error)}")
-            self.program.train_step(size)
+            self.state.train_step(size)
 
 
 def _first(error: Exception) -> str:
@@ -183,25 +182,25 @@ def _first(error: Exception) -> str:
 
 
 def create_stepper(
-    program: Program, engine: str, notice: Callable[[str], None] = lambda text: None
+    state: TrainState, engine: str, notice: Callable[[str], None] = lambda text: None
 ) -> Stepper:
-    """What carries out the steps of a program.
+    """What carries out the steps of a state.
 
     Args:
-        program: whose steps.
+        state: whose steps.
         engine: ``eager``; ``captured``, which fails where that can't be; or ``auto``.
         notice: told why ``auto`` went on eagerly on a GPU.
     """
-    on_gpu = program.device.type == "cuda"
+    on_gpu = state.device.type == "cuda"
     if engine == "captured" and not on_gpu:
         raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
     if engine == "captured" and world() > 1:
         raise UserError("The captured engine serves one process. With several use engine auto.")
     if engine == "eager" or not on_gpu:
-        return program.train_step
+        return state.train_step
     if world() > 1:
         notice("With several processes steps run eagerly: capture is built for one.")
-        return program.train_step
-    captured = CapturedStepper(program)
-    program.tester = CapturedTester(captured.pool, captured.stream, notice)
+        return state.train_step
+    captured = CapturedStepper(state)
+    state.tester = CapturedTester(captured.pool, captured.stream, notice)
     return captured if engine == "captured" else FallbackStepper(captured, notice)

@@ -24,10 +24,6 @@ MEASURES = {
     "agreement": "Agreement with held-out labels",
     "fit_given": "Agreement with the labels it is trained on",
 }
-CAUSES = (
-    "Likely causes: a loss term without a lower bound (Jo-SRC: method.ood_divergence_cap), or a "
-    "learning rate that is too high."
-)
 # A suggestion is the rival of late, and a verdict gives the last epochs a tenth of its weight.
 DISTRUST = (
     "Suggested labels, and in part verdicts, draw on the last epochs: don't trust them unseen."
@@ -39,13 +35,21 @@ class Health:
 
     Args:
         source: what it is trained on.
+        hint: what of the method may be to blame, if anything is known for it.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, hint: str | None = None) -> None:
+        self.hint = hint
         self.names = source.closed_names
         self.chance = 100 / source.closed
         given = np.bincount(source.given, minlength=source.closed)
         self.given_shares: list[float] = (100 * given / len(source.given)).tolist()
+
+    def causes(self, lr: float | None = None) -> str:
+        """What is likely to blame for a run that goes wrong."""
+        now = "" if lr is None else f", now {lr:g}"
+        high = f"a learning rate that is too high (optimizer.lr{now})"
+        return f"Likely causes: {self.hint}, or {high}." if self.hint else f"Likely cause: {high}."
 
     def notices(self, measure: str | None, rows: Sequence[Row], best: Path) -> Iterator[str]:
         """What is to be said after an epoch: each sign once, when it has lasted long enough.
@@ -61,14 +65,15 @@ class Health:
             kept = f" {best} holds epoch {epoch}." if measure else ""
             yield (
                 f"{MEASURES[measure or 'fit_given']} fell from {max(scores):.2f} % (epoch {epoch}) "
-                f"to {scores[-1]:.2f} % (epoch {len(rows)}).{kept} {DISTRUST} {CAUSES}"
+                f"to {scores[-1]:.2f} % (epoch {len(rows)}).{kept} {DISTRUST} "
+                f"{self.causes()}"
             )
         if epochs_overtaken(rows, self.given_shares) == PATIENCE:
             top, share = int(rows[-1]["top_class"] or 0), rows[-1]["top_share"]
             yield (
                 f"'{self.names[top]}' takes over: {share:.0f} % of the training images are "
                 f"predicted as it, and {self.given_shares[top]:.0f} % labelled so. {DISTRUST} "
-                f"{CAUSES}"
+                f"{self.causes()}"
             )
 
     def collapse(self, measure: str | None, rows: Sequence[Row]) -> str | None:
@@ -78,7 +83,8 @@ class Health:
         scores = _scores(measure, rows)
         return (
             f"{MEASURES[measure or 'fit_given']} collapsed: {max(scores):.2f} % at its best, "
-            f"{scores[-1]:.2f} % in epoch {len(rows)} (chance is {self.chance:.2f} %). {CAUSES}"
+            f"{scores[-1]:.2f} % in epoch {len(rows)} (chance is {self.chance:.2f} %). "
+            f"{self.causes()}"
         )
 
     def epochs_collapsed(self, measure: str | None, rows: Sequence[Row]) -> int:

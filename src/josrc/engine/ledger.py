@@ -21,20 +21,20 @@ RUNNING = 0.1
 # A rival whose share of the visits falls to this gives its place to the next class that wins.
 RIVAL_LOST = 0.25
 
-# Means over visits; -1 until the first. "Opinion" is the mean of all predictions a step makes of a
-# sample: of its views, its networks, its teacher.
+# Means over visits; -1 until the first. "Mean prediction" is that of all that a step predicts of a
+# sample: by its views, its networks, its teacher.
 MEANS = (
     "mean_clean_likelihood",  # the method's own score for "the label is right"
     "mean_label_probability",  # of the given label, on view 1
     "mean_second_label_probability",  # of the given label, by the teacher or the second network
     "mean_agreement",  # of views or networks on the top class
     "mean_loss",  # against the given label
-    "mean_entropy",  # of the opinion, 0 (certain) to 1 (uniform)
-    "mean_confidence",  # the opinion's highest probability
-    "mean_label_share",  # how often the given label was the opinion's top class
+    "mean_entropy",  # of the mean prediction, 0 (certain) to 1 (uniform)
+    "mean_confidence",  # the mean prediction's highest probability
+    "mean_label_share",  # how often the given label was its top class
     "mean_rival_share",  # how often the rival was
-    "mean_rival_probability",  # of the rival, by the opinion, since it became the rival
-    "long_label_probability",  # of the given label, by the opinion; all visits count alike
+    "mean_rival_probability",  # of the rival, in the mean prediction, since it became the rival
+    "long_label_probability",  # of the given label, in the mean prediction; all visits count alike
     "long_margin",  # that less the highest probability of another class
     "long_entropy",
 )
@@ -71,10 +71,10 @@ class Ledger:
         """The findings in main memory."""
         return {name: field.cpu().numpy() for name, field in self.fields.items()}
 
-    def unite(self, own: Tensor) -> None:
+    def merge(self, own: Tensor) -> None:
         """Bring together what several processes wrote, each the rows ``own`` ``(N,)``."""
-        distributed.unite(self.means, own)
-        distributed.unite(self.counts, own)
+        distributed.merge_rows(self.means, own)
+        distributed.merge_rows(self.counts, own)
 
     @torch.no_grad()
     def record(self, index: Tensor, label: Tensor, found: StepResult) -> None:
@@ -84,14 +84,16 @@ class Ledger:
         counts["visits"] = counts["visits"] + 1
         all_visits = 1 / counts["visits"]
         running = all_visits.clamp(min=RUNNING)
-        winner = found.opinion.argmax(dim=1)
+        winner = found.mean_probabilities.argmax(dim=1)
         for name, value in _findings(found, winner, label).items():
             if value is not None:
                 weight = all_visits if name.startswith("long_") else running
                 means[name] = torch.lerp(means[name], value.float(), weight)
 
         rival = _rival(counts["rival"], means, winner, label, running)
-        of_rival = found.opinion.gather(1, rival.clamp(min=0)[:, None]).squeeze(1) * (rival >= 0)
+        of_rival = found.mean_probabilities.gather(1, rival.clamp(min=0)[:, None]).squeeze(1) * (
+            rival >= 0
+        )
         kept = torch.lerp(means["mean_rival_probability"].clamp(min=0), of_rival, running)
         means["mean_rival_probability"] = torch.where(rival == counts["rival"], kept, of_rival)
         counts["rival"] = rival
@@ -109,10 +111,10 @@ class Ledger:
 
 def _findings(found: StepResult, winner: Tensor, label: Tensor) -> dict[str, Tensor | None]:
     """What a visit adds to each mean but those of the rival, each ``(batch,)``."""
-    opinion, given = found.opinion, label[:, None]
-    of_label = opinion.gather(1, given).squeeze(1)
-    of_others = opinion.scatter(1, given, -1.0).amax(dim=1)
-    entropy = torch.special.entr(opinion).sum(dim=1) / math.log(max(2, opinion.shape[1]))
+    mean, given = found.mean_probabilities, label[:, None]
+    of_label = mean.gather(1, given).squeeze(1)
+    of_others = mean.scatter(1, given, -1.0).amax(dim=1)
+    entropy = torch.special.entr(mean).sum(dim=1) / math.log(max(2, mean.shape[1]))
     return {
         "mean_clean_likelihood": found.clean_likelihood,
         "mean_label_probability": found.label_probability,

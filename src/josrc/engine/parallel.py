@@ -25,9 +25,10 @@ class Step(nn.Module):
         super().__init__()
         self.method = method
 
-    def forward(self, batch: Batch, at: Scalars) -> StepResult:
-        """What the step finds."""
-        return self.method.step(batch, at)
+    def forward(self, name: str, batch: Batch, at: Scalars) -> StepResult:
+        """What the step of that name finds."""
+        found: StepResult = getattr(self.method, name)(batch, at)
+        return found
 
 
 def in_parallel(method: Method, device: torch.device) -> DistributedDataParallel:

@@ -200,11 +200,9 @@ def run_name(config: RunConfig) -> str:
     """``cifar80n-o-symmetric-0.2-josrc-seed0``."""
     data = config.data
     noise = data.noise_file.stem if data.noise_file else f"{data.noise}-{data.rate:g}"
-    # Of a path its last part, of a name on the hub the part behind the slash.
-    name = Path(data.name.removeprefix("hf:")).stem if "/" in data.name else data.name
-    if "/" in data.name and noise == "none-0":
-        return f"{name}-{config.method.name}-seed{config.seed}"
-    return f"{name}-{noise}-{config.method.name}-seed{config.seed}"
+    if data.kind.has_place and noise == "none-0":
+        return f"{data.title}-{config.method.name}-seed{config.seed}"
+    return f"{data.title}-{noise}-{config.method.name}-seed{config.seed}"
 
 
 def free_name(path: Path) -> Path:

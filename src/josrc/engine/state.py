@@ -1,4 +1,4 @@
-"""A program: networks, optimizer, ledger and data on one device, and the training step over them.
+"""All that a run holds on its device: networks, optimizer, ledger, data, and the step over them.
 
 All of its state is named tensors that are changed in place, never replaced. That is what lets a
 captured step survive a new epoch, a resumed run and, in a benchmark, the next run.
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from josrc import distributed
 from josrc.config import RunConfig
-from josrc.data.image_files import ImageFiles
+from josrc.data.images import Images, ImageSpec
 from josrc.data.loaders import EvaluationSet, loader_for
 from josrc.data.noise import Labels
-from josrc.data.source import Images, Source
+from josrc.data.source import Source
 from josrc.data.views import Normalise, create_view
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, right_answers
@@ -25,12 +25,12 @@ from josrc.engine.optimizer import create_optimizer, parameters_of, set_optimize
 from josrc.engine.parallel import average_statistics, in_parallel, with_statistics
 from josrc.methods import Method, StepResult, get_method
 from josrc.methods._survey import Survey
-from josrc.models import create_model
+from josrc.models import create_model, mean_probabilities
 
 Tester = Callable[[nn.Module, EvaluationSet, Tensor], Tensor]
 
 
-class Program:
+class TrainState:
     """Everything a run holds on its device.
 
     Attributes:
@@ -42,32 +42,48 @@ class Program:
         loss_sum: sum of the losses of this epoch's samples.
         tester: counts the right answers of a network.
         surveyed: for how many epochs the method has looked at the whole training set.
+        step_name: which function of the method is the step of this epoch.
         parallel: the method's step with gradients averaged over processes, where there are several.
         own: which samples this process wrote about since the processes last put all together.
     """
 
-    def __init__(self, config: RunConfig, source: Source, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        source: Source,
+        device: torch.device,
+        method: Method | None = None,
+    ) -> None:
+        """Set up a run at its beginning.
+
+        Args:
+            config: what is run.
+            source: the data.
+            device: where.
+            method: the method with its first weights, if they have been drawn before.
+        """
         self.device = device
         self.bfloat16 = uses_bfloat16(config, device)
-        self.method = with_statistics(create_method(config, source), config, device).to(device)
+        if method is None:
+            method = create_method(config, source.spec, source.closed)
+        method.settings = config.method  # with what only the data could tell
+        method.prepare(source)
+        self.method = with_statistics(method, config, device).to(device)
         self.method.to(memory_format=torch.channels_last)
         trained = [p for p in self.method.parameters() if p.requires_grad]
         self.optimizer = create_optimizer(trained, config.optimizer, device)
         self.ledger = Ledger(len(source), device)
-        normalise = Normalise(source, config.model.image_size, device, config.views.normalise)
-        views, workers = self.method.views, config.data.workers
-        view = create_view(config.views, source.size, views)
+        normalise = Normalise(source.spec, config.model.image_size, device, config.views.normalise)
+        needs, workers = self.method.needs, config.data.workers
         self.loader = loader_for(source)(
             source,
-            view,
-            views,
-            config.batch_size,
+            needs,
+            create_view(config.views, source.size, needs.views),
             normalise,
             device,
-            workers,
-            self.method.draws,
-            self.method.group_size,
-            config.data.epoch_samples,
+            batch_size=config.batch_size,
+            workers=workers,
+            epoch_samples=config.data.epoch_samples,
         )
 
         def evaluation(images: Images, labels: Labels) -> EvaluationSet:
@@ -87,6 +103,7 @@ class Program:
         self.own = torch.zeros(len(source), dtype=torch.bool, device=device)
         self.parallel = None if distributed.world() == 1 else in_parallel(self.method, device)
         self.tester: Tester = right_answers
+        self.step_name = "step"
         self.scalars = {
             name: torch.tensor(float(value), device=device)
             for name, value in self.method.schedule(0, config.epochs).items()
@@ -105,7 +122,7 @@ class Program:
         if position == 0:
             self.loss_sum.zero_()
         self.method.train()
-        self.method.phase = self.method.phase_at(epoch, config.epochs)
+        self.step_name = self.method.step_for(epoch, config.epochs).__name__
         self._survey(config.seed, epoch)
         return {"epoch": epoch + 1, "lr": lr, "threshold": schedule.get("threshold")}
 
@@ -114,14 +131,15 @@ class Program:
         """Let the method look at the whole set, unless it did before the run was stopped."""
         if int(self.surveyed) > epoch:
             return
-        survey = Survey(self.loader, self._autocast, seed * 1_000_003 + epoch, self._forget_updates)
+        seed = seed * 1_000_003 + epoch
+        survey = Survey(self.loader, self._autocast, seed, self._reset_optimizer)
         self.method.before_epoch(epoch, survey)
         if type(self.method).before_epoch is not Method.before_epoch:
             # Computed alike by all; to the last bit only if they take it from one of them.
             distributed.copy_from_main(self.method.state_dict().values())
         self.surveyed.fill_(epoch + 1)
 
-    def _forget_updates(self) -> None:
+    def _reset_optimizer(self) -> None:
         for state in self.optimizer.state.values():
             for value in state.values():
                 value.zero_()
@@ -129,9 +147,12 @@ class Program:
     def forward(self, size: int) -> Tensor:
         """Views, loss and ledger of the next ``size`` samples: the part that can be compiled."""
         batch = self.loader.fetch(size)
-        step = self.parallel or self.method.step
         with self._autocast():
-            found: StepResult = step(batch, self.scalars)
+            found: StepResult
+            if self.parallel is not None:
+                found = self.parallel(self.step_name, batch, self.scalars)
+            else:
+                found = getattr(self.method, self.step_name)(batch, self.scalars)
         self.ledger.record(batch.index, batch.label, found)
         if self.parallel and (distributed.is_divided() or distributed.is_main()):
             self.own[batch.index] = True
@@ -146,7 +167,7 @@ class Program:
         update: Callable[[], None] | None = None,
     ) -> None:
         """One whole training step."""
-        with distributed.dividing(size, self.loader.group_size):
+        with distributed.dividing(size, self.method.needs.group_size):
             loss = (forward or self.forward)(size)
             loss.backward()
         (update or self.update)()
@@ -157,35 +178,36 @@ class Program:
         self.optimizer.step()
         self.method.after_update()
 
-    def unite(self) -> None:
+    def merge(self) -> None:
         """Put together what several processes know, so that each holds the state of the run."""
         if self.parallel is None:
             return
         average_statistics(self.method)
-        self.ledger.unite(self.own)
+        self.ledger.merge(self.own)
         for name, memory in self.method.named_buffers():
             if name in self.method.memory and len(self.own) in memory.shape:
-                distributed.unite(memory, self.own, memory.shape.index(len(self.own)))
+                distributed.merge_rows(memory, self.own, memory.shape.index(len(self.own)))
         self.own.zero_()
 
     def end_epoch(self) -> Row:
         """The epoch's loss, selection and accuracies."""
-        self.unite()
+        self.merge()
         self.method.eval()
-        evaluated = self.method.evaluated()
-        tested: dict[str, Tensor] = {}
+        tested, teacher = self.method.tested, self.method.teacher
+        accuracy: dict[str, Tensor] = {}
         if self.test_set is not None:
-            for name, networks in evaluated.items():
-                tested[name] = self._test(networks, self.test_set)
+            accuracy["test_accuracy"] = self._test(tested, self.test_set)
+            if teacher is not None:
+                accuracy["teacher_accuracy"] = self._test([teacher], self.test_set)
         if self.val_set is not None:
             # Held-out labels are as doubtful as the others: this is agreement, and not accuracy.
-            tested["agreement"] = self._test(evaluated["test_accuracy"], self.val_set)
+            accuracy["agreement"] = self._test(tested, self.val_set)
         self.method.train()
         # The device has all its work before the host waits for a first result.
         group = self.ledger.fields["group"] if self.method.selects else None
         row = self.truth.metrics(self.ledger.fields["prediction"], group)
         row["loss"] = self.loss_sum.item() / len(self.loader)
-        return row | {name: value.item() for name, value in tested.items()}
+        return row | {name: value.item() for name, value in accuracy.items()}
 
     def _test(self, networks: Sequence[nn.Module], images: EvaluationSet) -> Tensor:
         """Mean accuracy of some networks in percent, on the device."""
@@ -201,14 +223,11 @@ class Program:
         """What the teacher, or the tested networks, say of held-out images, ``(held, classes)``."""
         if self.val_set is None:
             return None
-        evaluated = self.method.evaluated()
-        networks = evaluated.get("teacher_accuracy") or evaluated["test_accuracy"]
+        teacher = self.method.teacher
+        networks = self.method.tested if teacher is None else [teacher]
         self.method.eval()
         with self._autocast():
-            found = [
-                torch.stack([one(images).float().softmax(dim=1) for one in networks]).mean(dim=0)
-                for images in self.val_set
-            ]
+            found = [mean_probabilities(networks, images) for images in self.val_set]
         self.method.train()
         return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
 
@@ -231,19 +250,19 @@ class Program:
     # --- state -----------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """All state by name: networks, optimizer, ledger, running loss."""
-        state = {f"method.{key}": value for key, value in self.method.state_dict().items()}
+        """All of it by name: networks, optimizer, ledger, running loss."""
+        found = {f"method.{key}": value for key, value in self.method.state_dict().items()}
         for place, parameter in enumerate(parameters_of(self.optimizer)):
             for key, value in self.optimizer.state[parameter].items():
-                state[f"optimizer.{place}.{key}"] = value
-        state |= {f"ledger.{key}": value for key, value in self.ledger.fields.items()}
-        state["loss_sum"] = self.loss_sum
-        state["surveyed"] = self.surveyed
-        return state
+                found[f"optimizer.{place}.{key}"] = value
+        found |= {f"ledger.{key}": value for key, value in self.ledger.fields.items()}
+        found["loss_sum"] = self.loss_sum
+        found["surveyed"] = self.surveyed
+        return found
 
     @torch.no_grad()
     def load(self, values: dict[str, Tensor]) -> None:
-        """Copy state into place; names and shapes must be this program's."""
+        """Copy tensors into place; names and shapes must be these."""
         own = self.tensors()
         if own.keys() != values.keys():
             odd = sorted(own.keys() ^ values.keys())
@@ -257,7 +276,9 @@ class Program:
     def restart(self, config: RunConfig, source: Source) -> None:
         """Begin a new run in place: new seed, images and labels, the same compiled code."""
         self.method.settings = config.method
-        fresh = create_method(config, source).state_dict()
+        method = create_method(config, source.spec, source.closed)
+        method.prepare(source)
+        fresh = method.state_dict()
         state = {key: torch.zeros_like(value) for key, value in self.tensors().items()}
         state |= {f"method.{key}": value for key, value in fresh.items()}
         unwritten = Ledger(len(source), self.device).fields
@@ -274,25 +295,28 @@ def uses_bfloat16(config: RunConfig, device: torch.device) -> bool:
 
 
 def portion_of(images: Images, part: slice) -> Images:
-    """Some images in a row."""
-    if part == slice(0, len(images)):
-        return images
-    if isinstance(images, ImageFiles):
-        return images.take(np.arange(part.start, part.stop))
-    return images[part]
+    """Some images in a row; if it is all of them they are not copied."""
+    whole = part == slice(0, len(images))
+    return images if whole else images.take(np.arange(part.start, part.stop))
 
 
-def create_method(config: RunConfig, source: Source) -> Method:
-    """The method with freshly drawn networks, on the CPU: the same weights for every device."""
+def create_method(config: RunConfig, spec: ImageSpec, classes: int) -> Method:
+    """The method with freshly drawn networks, on the CPU: the same weights for every device.
+
+    Args:
+        config: which method and which network.
+        spec: what the network sees of images.
+        classes: how many it tells apart.
+    """
     torch.manual_seed(config.seed)
     size = config.model.image_size
-    image_size = (size, size) if size else source.size
+    image_size = (size, size) if size else spec.size
 
     def create_network() -> nn.Module:
         return create_model(
             config.model.name,
-            source.closed,
-            in_channels=source.images.shape[3],
+            classes,
+            in_channels=spec.channels,
             image_size=image_size,
             head=config.model.head,
             width=config.model.width,
@@ -300,6 +324,4 @@ def create_method(config: RunConfig, source: Source) -> Method:
             weights=config.model.weights,
         )
 
-    method = get_method(config.method.name)(config.method, create_network)
-    method.prepare(source)
-    return method
+    return get_method(config.method.name)(config.method, create_network)

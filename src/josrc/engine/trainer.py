@@ -23,8 +23,9 @@ from josrc.engine.interruption import StopRequest
 from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder, versions
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.errors import TrainingFailedError, UserError
+from josrc.methods import Method, get_method
 
 # What is left to do when the training has ended, with its summary.
 Finish = Callable[[dict[str, Any]], None]
@@ -44,6 +45,7 @@ class Trainer:
         listeners: Sequence[Listener] = (),
         reuse: Trainer | None = None,
         resuming: bool = False,
+        method: Method | None = None,
     ) -> None:
         """Set up a run.
 
@@ -54,23 +56,23 @@ class Trainer:
             listeners: who hears of it.
             reuse: a finished trainer whose compiled code this run takes over, if it fits.
             resuming: go on from the folder's checkpoint, if it has one.
+            method: the method with its first weights, if they have been drawn before.
         """
         self.config, self.source, self.folder = config, source, folder
         self.listeners = listeners
-        self.health = Health(source)
+        self.health = Health(source, get_method(config.method.name).failure_hint)
         self.device = choose_device(config.device)
-        self.program: Program
+        self.state: TrainState
         self.stepper: Stepper
         if reuse is not None and reuse.fits(config, source):
-            self.program, self.stepper = reuse.program, reuse.stepper
-            self.program.restart(config, source)
+            self.state, self.stepper = reuse.state, reuse.stepper
+            self.state.restart(config, source)
         else:
             # A checkpoint holds all weights: the file they once came from is not needed again.
             known = resuming and folder.checkpoint.is_file()
-            self.program = Program(
-                config.without_weights() if known else config, source, self.device
-            )
-            self.stepper = create_stepper(self.program, config.engine, self._notice)
+            begun = config.without_weights() if known else config
+            self.state = TrainState(begun, source, self.device, method)
+            self.stepper = create_stepper(self.state, config.engine, self._notice)
         self.epoch, self.position = 0, 0
         self.rows: list[Row] = []
         # Over all sessions of this run.
@@ -131,20 +133,20 @@ class Trainer:
 
     def _train_epoch(self) -> None:
         begun = time.monotonic()
-        row = self.program.begin_epoch(self.config, self.epoch, self.position)
-        for size in self.program.loader.sizes(self.position):
+        row = self.state.begin_epoch(self.config, self.epoch, self.position)
+        for size in self.state.loader.sizes(self.position):
             if self.stop.granted():
                 self._interrupt(time.monotonic() - begun)
-            self.program.loader.prepare(size)
+            self.state.loader.prepare(size)
             self.stepper(size)
             self.position += size
-            self._tell("progressed", self.epoch, self.position, len(self.program.loader))
+            self._tell("progressed", self.epoch, self.position, len(self.state.loader))
         # The device still works on the steps; what the host can do meanwhile costs nothing.
         if self.epoch + 1 < self.config.epochs:
-            self.program.loader.draw_plan(self.config.seed, self.epoch + 1)
-        distributed.highest(0)  # all have come here: nobody waits on a device for one that ended
-        row |= self.program.end_epoch()
-        row = distributed.from_main(lambda: row)  # whatever follows from it, all do the same
+            self.state.loader.draw_plan(self.config.seed, self.epoch + 1)
+        distributed.barrier()  # all have come here: nobody waits on a device for one that ended
+        row |= self.state.end_epoch()
+        row = distributed.broadcast(lambda: row)  # whatever follows from it, all do the same
         seconds = row["seconds"] = time.monotonic() - begun
         self.seconds += seconds
         self._check_loss(row)
@@ -199,9 +201,8 @@ class Trainer:
         if math.isfinite(row["loss"] or 0.0):
             return
         raise TrainingFailedError(
-            f"The loss became {row['loss']} in epoch {self.epoch + 1}. Likely causes: a learning "
-            f"rate that is too high (optimizer.lr, now {row['lr']:g}), or guards of the method "
-            f"that were switched off (method.guard_...).\n{self._last_good()}"
+            f"The loss became {row['loss']} in epoch {self.epoch + 1}. "
+            f"{self.health.causes(row['lr'])}\n{self._last_good()}"
         )
 
     def _check_accuracy(self) -> None:
@@ -233,12 +234,12 @@ class Trainer:
         """Save and stop; a run that is going wrong keeps its last good checkpoint instead."""
         self.seconds += seconds
         saved = "its last good checkpoint is kept"
-        if not self._sick() and math.isfinite(self.program.loss_sum.item()):
-            self.program.unite()
+        if not self._sick() and math.isfinite(self.state.loss_sum.item()):
+            self.state.merge()
             if distributed.is_main():
                 self.save()
             saved = "the state is saved"
-        distributed.highest(0)  # the first to end must not end the one that saves
+        distributed.barrier()  # the first to end must not end the one that saves
         raise self.stop.stopped(saved)
 
     # --- state -----------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ class Trainer:
     def save(self) -> None:
         """Write the checkpoint: all there is, at any place of an epoch."""
         begun = time.monotonic()
-        tensors = self.program.tensors() | {"rng.cpu": torch.get_rng_state()}
+        tensors = self.state.tensors() | {"rng.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
         story = {
@@ -272,7 +273,7 @@ class Trainer:
             cuda = tensors.pop("rng.cuda", None)
             if cuda is not None and self.device.type == "cuda":
                 torch.cuda.set_rng_state(cuda, self.device)
-            self.program.load(tensors)
+            self.state.load(tensors)
             self.epoch, self.position = story["epoch"], story["position"]
             self.seconds, self.rows = story["seconds"], story["rows"]
             self.peak_memory = story.get("peak_memory_mib", 0.0)
@@ -282,9 +283,11 @@ class Trainer:
     def _check_identity(self, saved: dict[str, Any]) -> None:
         """A run goes on only with the settings it began with."""
         own = self.config.identity()
+        fixed = {f"method.{key}": value for key, value in self.config.method.retired.items()}
         for key in sorted(own.keys() | saved.keys()):
-            if own.get(key) != saved.get(key):
-                raise ValueError(f"{key} was {saved.get(key)!r} and is now {own.get(key)!r}")
+            ours, theirs = (fixed | own).get(key), (fixed | saved).get(key)
+            if ours != theirs:
+                raise ValueError(f"{key} was {theirs!r} and is now {ours!r}")
 
     def _save_weights(self, path: Path) -> None:
         story = {
@@ -299,7 +302,7 @@ class Trainer:
                 "std": self.source.std,
             },
         }
-        save_tensors(path, self.program.method.weights(), story)
+        save_tensors(path, self.state.method.weights(), story)
 
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` holds."""
@@ -316,7 +319,7 @@ class Trainer:
             held |= {"val_chosen": best.get("test_accuracy"), "test_best": max(accuracies)}
         return {
             "method": config.method.name,
-            "variant": self.program.method.variant,
+            "variant": self.state.method.variant,
             "recipe": config.recipe,
             "data": data.name,
             "noise": data.noise if data.noise_file is None else "file",

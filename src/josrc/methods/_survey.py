@@ -28,7 +28,7 @@ class Survey:
         labels: the given labels, ``(N,)``.
         coming: samples that the epoch will train on, sorted; all, unless epochs are shorter.
         seed: for whatever a method draws between epochs; another in every epoch.
-        forget_updates: clears the optimizer's state, for a network that begins anew.
+        reset_optimizer: clears the optimizer's state, for a network that begins anew.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Survey:
         loader: Loader,
         autocast: Callable[[], AbstractContextManager[object]],
         seed: int,
-        forget_updates: Callable[[], None],
+        reset_optimizer: Callable[[], None],
     ) -> None:
         self.labels = loader.label
         self.coming = loader.order.sort().values
-        self.seed, self.forget_updates = seed, forget_updates
+        self.seed, self.reset_optimizer = seed, reset_optimizer
         self._loader, self._autocast = loader, autocast
 
     def logits(self, network: nn.Module) -> Tensor:

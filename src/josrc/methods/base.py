@@ -1,4 +1,4 @@
-"""What a method is: the networks it owns, what one training step computes, what it evaluates."""
+"""What a method is: the networks it owns, what one training step computes, what is tested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from josrc.config import SCHEDULED, MethodSettings, phase
-from josrc.data.loaders import Batch
+from josrc.data.loaders import Batch, Needs
 from josrc.data.source import Source
 from josrc.errors import UserError
 from josrc.methods._survey import Survey
@@ -19,21 +19,23 @@ from josrc.models.hardware import move_towards
 from josrc.selection import forget_rate_schedule
 
 Scalars = Mapping[str, Tensor]
+Step = Callable[[Batch, Scalars], "StepResult"]
 
 
 @dataclass(frozen=True)
 class StepResult:
     """What a step hands back: the loss to minimise, and what it learned about its samples.
 
-    Every tensor but loss and opinion is ``(batch,)``; all but the loss carry no gradient.
+    Every tensor but loss and mean probabilities is ``(batch,)``; all but the loss carry no
+    gradient.
 
     Attributes:
         loss: scalar.
         sample_loss: each sample's own loss against its given label.
         prediction: top class of view 1.
         label_probability: probability of the given label on view 1.
-        opinion: mean of all predictions the step makes of a sample, ``(batch, classes)``: of its
-            views, its networks, its teacher.
+        mean_probabilities: mean of all predictions the step makes of a sample, ``(batch,
+            classes)``: of its views, its networks, its teacher.
         group: 0 clean, 1 ID, 2 OOD; none for a method that selects nothing.
         clean_likelihood: the method's score in [0, 1] for "the given label is right".
         agreement: 1 where the views (or networks) agree on the top class, else 0.
@@ -45,7 +47,7 @@ class StepResult:
     sample_loss: Tensor
     prediction: Tensor
     label_probability: Tensor
-    opinion: Tensor
+    mean_probabilities: Tensor
     group: Tensor | None = None
     clean_likelihood: Tensor | None = None
     agreement: Tensor | None = None
@@ -64,46 +66,57 @@ class Method(nn.Module):
         Settings: the method's settings; the source of every default is written beside it.
         title: name as people write it.
         reference: where the method was published.
-        views: how many random views of each sample a step needs.
         selects: whether the method sorts samples into groups.
-        memory: buffers and modules that training needs and the trained network does not, such as
-            labels of every sample; kept in checkpoints, left out of the weights' files. Several
-            processes put together the samples' rows of such buffers that each of them wrote.
         compiles: whether ``torch.compile`` can trace the step; otherwise it is captured as it is.
-        draws: how many random numbers a step needs for each of its samples.
-        group_size: how many samples of one given label stand together in a batch; 1 mixes all.
-        phase: what kind of step the present epoch takes, as ``phase_at`` says.
+        failure_hint: what of the method may be to blame when its training goes wrong.
+        needs: what a step wants of a batch.
+        memory: names of what ``remember`` keeps.
     """
 
     Settings: ClassVar[type[MethodSettings]]
     title: ClassVar[str]
     reference: ClassVar[str]
-    views: ClassVar[int] = 1
     selects: ClassVar[bool] = True
-    memory: ClassVar[tuple[str, ...]] = ()
+    failure_hint: ClassVar[str | None] = None
     compiles: bool = True
-    draws: int = 0
-    group_size: int = 1
-    phase: str = "train"
+    needs: Needs = Needs()
 
     def __init__(self, settings: Any, create_network: Callable[[], nn.Module]) -> None:
+        """Create the networks; whatever depends on the samples waits for ``prepare``."""
         super().__init__()
         self.settings = settings
+        self.memory: set[str] = set()
         self.network = create_network()
+
+    def remember(self, name: str, value: Tensor | nn.Module) -> None:
+        """Keep a buffer or a module that training needs and the trained network does not.
+
+        It is in checkpoints, and not in the files of weights. Of buffers with a row per sample,
+        several processes put together the rows that each of them wrote.
+        """
+        self.memory.add(name)
+        if isinstance(value, nn.Module):
+            self.add_module(name, value)
+        else:
+            self.register_buffer(name, value)
+
+    def prepare(self, source: Source) -> None:
+        """Register what is kept of every sample, once the data is there."""
+
+    def check(self, source: Source) -> None:
+        """Raise an error if the method can't do with data, before its files are read."""
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Values the step reads in a zero-based epoch; the same keys in every epoch."""
         return {}
 
-    def prepare(self, source: Source) -> None:
-        """Register what is kept of every sample, once the data is there."""
+    def step_for(self, epoch: int, epochs: int) -> Step:
+        """The step of a zero-based epoch: ``step``, or another function of the method.
 
-    def phase_at(self, epoch: int, epochs: int) -> str:
-        """The kind of step of a zero-based epoch; each kind is compiled and captured by itself.
-
-        For steps of different shape. Where only numbers differ, ``schedule`` is enough.
+        For steps of different shape, each of which is compiled and captured by itself. Where only
+        numbers differ, ``schedule`` is enough.
         """
-        return "train"
+        return self.step
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Look at the whole training set before a zero-based epoch, and change buffers in place.
@@ -118,14 +131,37 @@ class Method(nn.Module):
     def after_update(self) -> None:
         """What follows the optimizer's update, such as moving a mean teacher."""
 
-    def evaluated(self) -> dict[str, list[nn.Module]]:
-        """Networks to test each epoch, by metric: ``test_accuracy`` first, each a mean over its."""
-        return {"test_accuracy": [self.network]}
+    @property
+    def tested(self) -> list[nn.Module]:
+        """Networks whose mean test accuracy is reported each epoch."""
+        return [self.network]
+
+    @property
+    def teacher(self) -> nn.Module | None:
+        """The mean teacher, which is tested beside them, if there is one."""
+        return None
 
     def weights(self) -> dict[str, Tensor]:
         """The state that makes up the trained networks, without the memory."""
         state = self.state_dict()
         return {key: state[key] for key in state if key.split(".")[0] not in self.memory}
+
+    @torch.no_grad()
+    def load_weights(self, values: Mapping[str, Tensor]) -> None:
+        """Copy trained networks into place; a ValueError says what does not belong to them."""
+        own = self.weights()
+        for key in sorted(own.keys() | values.keys()):
+            if key not in values:
+                raise ValueError(f"it lacks {key}")
+            if key not in own:
+                raise ValueError(f"it holds {key}, which these networks don't have")
+            if own[key].shape != values[key].shape:
+                here, there = tuple(own[key].shape), tuple(values[key].shape)
+                raise ValueError(f"{key} has shape {there} there and {here} here")
+            if not values[key].isfinite().all():
+                raise ValueError(f"{key} holds NaN or infinite numbers")
+        for key, value in own.items():
+            value.copy_(values[key])
 
     @property
     def variant(self) -> str | None:
@@ -141,7 +177,7 @@ def describe(logits: Tensor, label: Tensor) -> dict[str, Tensor]:
         "sample_loss": -given,
         "prediction": log_p.argmax(dim=1),
         "label_probability": given.exp(),
-        "opinion": log_p.exp(),
+        "mean_probabilities": log_p.exp(),
     }
 
 
@@ -176,9 +212,10 @@ class TwoNetworks(Method):
         super().__init__(settings, create_network)
         self.second_network = create_network()
 
-    def evaluated(self) -> dict[str, list[nn.Module]]:
+    @property
+    def tested(self) -> list[nn.Module]:
         """Both networks: the mean of their accuracies is reported, as in the published tables."""
-        return {"test_accuracy": [self.network, self.second_network]}
+        return [self.network, self.second_network]
 
     def predict(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of the first and of the second network, each ``(batch, classes)``, in float32."""
@@ -188,8 +225,8 @@ class TwoNetworks(Method):
 def describe_both(first: Tensor, second: Tensor, label: Tensor) -> dict[str, Tensor]:
     """The findings of two networks from their logits ``(batch, classes)``.
 
-    ``describe`` of the first network; whether both have the same top class; as opinion the mean of
-    both; and as the likelihood that the given label is right its probability in that mean.
+    ``describe`` of the first network; whether both have the same top class; the mean of both
+    predictions; and as the likelihood that the given label is right its probability in that mean.
     """
     found, other = describe(first, label), describe(second, label)
     return found | {
@@ -197,7 +234,7 @@ def describe_both(first: Tensor, second: Tensor, label: Tensor) -> dict[str, Ten
         "agreement": (found["prediction"] == other["prediction"]).float(),
         "second_prediction": other["prediction"],
         "second_label_probability": other["label_probability"],
-        "opinion": (found["opinion"] + other["opinion"]) / 2,
+        "mean_probabilities": (found["mean_probabilities"] + other["mean_probabilities"]) / 2,
     }
 
 
@@ -217,7 +254,7 @@ class SmallLossSettings(MethodSettings):
     # code: 1. The Co-teaching paper puts its c on the epoch; at 1 the two are the same.
     forget_exponent: float = Field(1.0, gt=0, description="c, the ramp ends at forget_rate to it")
 
-    def settled(self, noise_rate: float | None) -> Self:
+    def with_noise_rate(self, noise_rate: float | None) -> Self:
         """With the data's noise rate as forget rate, unless one was given."""
         if self.forget_rate is not None:
             return self
@@ -231,6 +268,6 @@ class SmallLossSettings(MethodSettings):
 
     def forget_rate_at(self, epoch: int) -> float:
         """The share of a batch that is left out in a zero-based epoch."""
-        rate = self.settled(None).forget_rate
+        rate = self.with_noise_rate(None).forget_rate
         assert rate is not None
         return forget_rate_schedule(epoch, self.forget_ramp, rate, self.forget_exponent)

@@ -25,6 +25,11 @@ from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
 
 NOT_CHECKED, WRONG, RIGHT = -1, 0, 1
+UNCHECKED = (
+    "cleannet learns from labels that people have checked, and this data has none. On data that "
+    "knows its truth a share of it can stand in for them: method.verified_share=0.1. Otherwise "
+    "choose a method that needs none, such as deepself."
+)
 
 
 class CleanNetSettings(MethodSettings):
@@ -66,20 +71,25 @@ class CleanNet(Method):
     Settings = CleanNetSettings
     title = "CleanNet"
     reference = "Lee et al., CleanNet: Transfer Learning for Scalable Image Classifier Training"
-    memory = ("verified", "similarity", "cleaner")
     settings: CleanNetSettings
     network: Classifier
     verified: Tensor
     similarity: Tensor
+    cleaner: Comparison
+
+    def check(self, source: Source) -> None:
+        """Somebody must have checked labels, or a share of the truth stand in for that."""
+        if source.verified is None and self.settings.verified_share is None:
+            raise UserError(UNCHECKED)
 
     def prepare(self, source: Source) -> None:
         """Take or draw the checked labels; until CleanNet is trained all labels count alike."""
         self.classes = source.closed
         checked = verification(source, self.settings.verified_share)
-        self.register_buffer("verified", torch.from_numpy(checked))
-        self.register_buffer("similarity", torch.ones(len(source)))
+        self.remember("verified", torch.from_numpy(checked))
+        self.remember("similarity", torch.ones(len(source)))
         # Trained between epochs by an optimizer of its own, and not with the classifier.
-        self.cleaner = Comparison(self.network.num_features).requires_grad_(False)
+        self.remember("cleaner", Comparison(self.network.num_features).requires_grad_(False))
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Train CleanNet on the present features, and compare every sample with its class."""
@@ -223,11 +233,7 @@ def verification(source: Source, share: float | None) -> np.ndarray[Any, np.dtyp
     if source.verified is not None:
         return source.verified
     if share is None:
-        raise UserError(
-            "cleannet learns from labels that people have checked, and this data has none. On data "
-            "that knows its truth a share of it can stand in for them: method.verified_share=0.1. "
-            "Otherwise choose a method that needs none, such as deepself."
-        )
+        raise UserError(UNCHECKED)
     if source.kind is None:
         raise UserError(
             "method.verified_share compares labels with the truth, and this data does not know it. "

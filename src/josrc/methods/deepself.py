@@ -48,7 +48,6 @@ class DeepSelf(Method):
     Settings = DeepSelfSettings
     title = "DeepSelf"
     reference = "Han et al., Deep Self-Learning From Noisy Labels, ICCV 2019"
-    memory = ("corrected", "likelihood")
     settings: DeepSelfSettings
     corrected: Tensor
     likelihood: Tensor
@@ -56,8 +55,8 @@ class DeepSelf(Method):
     def prepare(self, source: Source) -> None:
         """No label is corrected before the first look at all of them."""
         self.classes = source.closed
-        self.register_buffer("corrected", torch.from_numpy(source.given).clone())
-        self.register_buffer("likelihood", torch.ones(len(source)))
+        self.remember("corrected", torch.from_numpy(source.given).clone())
+        self.remember("likelihood", torch.ones(len(source)))
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Corrected labels count after the warm-up."""

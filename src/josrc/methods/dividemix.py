@@ -14,14 +14,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from josrc.config import MethodSettings, phase
-from josrc.data.loaders import Batch
+from josrc.data.loaders import Batch, Needs
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.distributed import batch_mean, mean_over
 from josrc.losses import balance_penalty, soft_cross_entropy
 from josrc.methods._mixup import beta_quantiles, draw, mix
 from josrc.methods._survey import Survey
-from josrc.methods.base import Scalars, StepResult, TwoNetworks, describe_both
+from josrc.methods.base import Scalars, Step, StepResult, TwoNetworks, describe_both
 from josrc.selection import small_loss_probability
 
 
@@ -61,9 +61,7 @@ class DivideMix(TwoNetworks):
     Settings = DivideMixSettings
     title = "DivideMix"
     reference = "Li et al., DivideMix: Learning with Noisy Labels as Semi-supervised Learning, 2020"
-    views = 2
-    draws = 6  # for each network: a partner for both views, and a share
-    memory = ("clean_probability", "losses")
+    needs = Needs(views=2, draws=6)  # for each network: a partner for both views, and a share
     settings: DivideMixSettings
     clean_probability: Tensor
     losses: Tensor
@@ -75,17 +73,18 @@ class DivideMix(TwoNetworks):
 
     def prepare(self, source: Source) -> None:
         """Every label is trusted during the warm-up; a row for each network."""
-        self.register_buffer("clean_probability", torch.ones(2, len(source)))
-        self.register_buffer("losses", torch.zeros(self.settings.loss_epochs, 2, len(source)))
+        self.remember("clean_probability", torch.ones(2, len(source)))
+        self.remember("losses", torch.zeros(self.settings.loss_epochs, 2, len(source)))
 
     def forward(self, images: Tensor) -> Tensor:
         """The ensemble: what is tested is the sum of both networks' logits."""
         first, second = self.predict(images)
         return first + second
 
-    def evaluated(self) -> dict[str, list[nn.Module]]:
+    @property
+    def tested(self) -> list[nn.Module]:
         """The ensemble of both networks."""
-        return {"test_accuracy": [self]}
+        return [self]
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """The weight of unlabelled samples."""
@@ -93,9 +92,9 @@ class DivideMix(TwoNetworks):
         ramp = (epoch - s.warm_up) / max(1, s.unlabelled_ramp)
         return {"unlabelled_weight": s.unlabelled_weight * min(max(ramp, 0.0), 1.0)}
 
-    def phase_at(self, epoch: int, epochs: int) -> str:
+    def step_for(self, epoch: int, epochs: int) -> Step:
         """Plain training, then training on divided samples."""
-        return "warm-up" if epoch < self.settings.warm_up else "divided"
+        return self.warm_up_step if epoch < self.settings.warm_up else self.step
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Co-divide: each network fits a mixture to the losses of the samples to come."""
@@ -110,9 +109,7 @@ class DivideMix(TwoNetworks):
             self.clean_probability[place, coming] = small_loss_probability(mean)
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
-        """Cross-entropy, or once samples are divided the semi-supervised loss of both networks."""
-        if self.phase == "warm-up":
-            return self._warm_up(batch)
+        """The semi-supervised loss of both networks on divided samples."""
         with torch.no_grad():
             first, second = self.predict(batch.images)
         opinions = [_mean_of_views(first), _mean_of_views(second)]
@@ -124,7 +121,8 @@ class DivideMix(TwoNetworks):
         group = torch.where(likelihood > self.settings.threshold, CLEAN, ID)
         return StepResult(loss, **found | {"clean_likelihood": likelihood}, group=group)
 
-    def _warm_up(self, batch: Batch) -> StepResult:
+    def warm_up_step(self, batch: Batch, at: Scalars) -> StepResult:
+        """Cross-entropy of both networks on the given labels."""
         first, second = self.predict(batch.images.chunk(2)[0])
         losses = F.cross_entropy(first, batch.label, reduction="none")
         losses = losses + F.cross_entropy(second, batch.label, reduction="none")

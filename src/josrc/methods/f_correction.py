@@ -40,13 +40,12 @@ class FCorrection(Method):
     Settings = FCorrectionSettings
     title = "F-correction"
     reference = "Patrini et al., Making Deep Neural Networks Robust to Label Noise, CVPR 2017"
-    memory = ("transitions",)
     settings: FCorrectionSettings
     transitions: Tensor
 
     def prepare(self, source: Source) -> None:
         """No label is taken for confused until the matrix is estimated: plain cross-entropy."""
-        self.register_buffer("transitions", torch.eye(source.closed))
+        self.remember("transitions", torch.eye(source.closed))
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Estimate the matrix once, after the warm-up."""

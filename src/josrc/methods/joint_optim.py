@@ -50,24 +50,24 @@ class JointOptim(Method):
     Settings = JointOptimSettings
     title = "Joint-Optim"
     reference = "Tanaka et al., Joint Optimization Framework for Learning with Noisy Labels, 2018"
-    memory = ("soft_label", "history", "first_network")
     settings: JointOptimSettings
     soft_label: Tensor
     history: Tensor
+    first_network: nn.Module
 
     def __init__(
         self, settings: JointOptimSettings, create_network: Callable[[], nn.Module]
     ) -> None:
         super().__init__(settings, create_network)
         # Step 2 begins anew from here, be it drawn or pretrained.
-        self.first_network = copy.deepcopy(self.network).requires_grad_(False)
+        self.remember("first_network", copy.deepcopy(self.network).requires_grad_(False))
 
     def prepare(self, source: Source) -> None:
         """Labels begin as given. Half precision: ten epochs' predictions are the largest state."""
         given = F.one_hot(torch.from_numpy(source.given), source.closed)
-        self.register_buffer("soft_label", given.float())
+        self.remember("soft_label", given.float())
         shape = (self.settings.history_epochs, *given.shape)
-        self.register_buffer("history", torch.zeros(shape, dtype=torch.float16))
+        self.remember("history", torch.zeros(shape, dtype=torch.float16))
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Where this epoch's predictions go, and whether the regularisers of step 1 count."""
@@ -83,7 +83,7 @@ class JointOptim(Method):
                 self.soft_label.copy_(known.mean(dim=0, dtype=torch.float32))
         if epoch == s.first_step:
             self.network.load_state_dict(self.first_network.state_dict())
-            survey.forget_updates()
+            survey.reset_optimizer()
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy against the present labels and, in step 1, both regularisers."""

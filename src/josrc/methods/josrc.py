@@ -8,39 +8,30 @@ numbers, and the other is a setting.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
-from josrc.config import MethodSettings, phase
-from josrc.data.loaders import Batch
+from josrc.config import LowerCase, MethodSettings, phase
+from josrc.data.loaders import Batch, Needs
 from josrc.data.noise import CLEAN, ID, OOD
 from josrc.distributed import batch_mean, mean_over
-from josrc.losses import (
-    PROBABILITY_FLOOR,
-    log_probabilities,
-    smooth_labels,
-    soft_cross_entropy,
-    symmetric_divergence,
-)
+from josrc.losses import log_probabilities, smooth_labels, soft_cross_entropy, symmetric_divergence
 from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
 from josrc.selection import clean_likelihood, divide, ood_likelihood, threshold_schedule
-
-
-def lowered(value: Any) -> Any:
-    """``C`` and ``c`` name the same variant."""
-    return value.lower() if isinstance(value, str) else value
 
 
 class JoSRCSettings(MethodSettings):
     """Settings of Jo-SRC; "paper" and "code" name the source of a default."""
 
+    retired: ClassVar = {"strict_threshold": False, "guard_empty": True, "guard_logarithms": True}
     name: str = "josrc"
     # Table 6: train on clean samples (c), ID ones too (ci), all (cio), with consistency (full).
-    variant: Annotated[Literal["c", "ci", "cio", "full"], BeforeValidator(lowered)] = Field(
+    variant: LowerCase[Literal["c", "ci", "cio", "full"]] = Field(
         "full", description="trained on clean samples, ID ones too, all, all with consistency"
     )
     # paper: 0.6
@@ -58,32 +49,20 @@ class JoSRCSettings(MethodSettings):
     # paper: 10
     ood_scale: float = Field(10.0, gt=0, description="s of Eq. 7")
 
-    # Where paper and code differ. The code counts epochs from 0 and the paper from 1: the threshold
-    # is one epoch behind, and the warm-up one epoch longer. The published numbers are the code's.
+    # The code counts epochs from 0 and the paper from 1: there the threshold is one epoch behind.
     first_epoch: Literal[0, 1] = Field(0, description="number of the first epoch in Eq. 12")
-    # The code lets a sample pass at the threshold (>=), the paper above it (>). They differ in the
-    # first epoch only, when the threshold is 0 and a likelihood of 0 is next to impossible.
-    strict_threshold: bool = Field(False, description="clean is above the threshold, not at it")
     # The code averages the teacher's predictions on both views; the paper has one p(x, theta_mt).
     teacher_views: Literal["both", "first"] = Field("both", description="what Eq. 6 averages")
     # The code never switches the teacher to evaluation: its batch norms use the batch's statistics.
-    # With "eval" the teacher uses the student's running statistics.
     teacher_mode: Literal["train", "eval"] = Field(
         "train", description="the teacher's batch norms: statistics of the batch, or running ones"
     )
     # The code forwards the views one after the other. One forward of both launches half the kernels
-    # and takes batch statistics over twice the images; the runs in RESULTS.md were made with it.
+    # and takes batch statistics over twice the images.
     joint_forward: bool = Field(True, description="both views in one forward pass")
     # The code takes the logarithms of Eq. 9 to base 2; the paper says base 2 of Eq. 2 only.
     consistency_base: float = Field(2.0, gt=1, description="base of the logarithms of Eq. 9")
-
-    # Guards: the equations as written can divide by zero, take the logarithm of zero, and reward
-    # the disagreement of OOD samples without bound (the published code trained in fp16 with a loss
-    # scaler that silently skipped such steps). With all three off, the literal equations run.
-    guard_empty: bool = Field(True, description="no clean sample in a batch gives loss 0, not 0/0")
-    guard_logarithms: bool = Field(True, description="probabilities below 1e-7 count as 1e-7")
-    # Without it, in a trial at Sym-80, the loss ran to -12,000 and accuracy fell to chance. With 4,
-    # one run in ten still fell from 58 % to 14 % late in training (docs/josrc.md).
+    # ours: Eq. 9 rewards the disagreement of OOD samples without bound (docs/josrc.md).
     ood_divergence_cap: float | None = Field(
         1.0, gt=0, description="most divergence of an OOD sample that is rewarded; null: no limit"
     )
@@ -95,7 +74,8 @@ class JoSRC(Method):
     Settings = JoSRCSettings
     title = "Jo-SRC"
     reference = "Yao et al., Jo-SRC: A Contrastive Approach for Combating Noisy Labels, CVPR 2021"
-    views = 2
+    failure_hint = "a loss term without a lower bound (method.ood_divergence_cap)"
+    needs = Needs(views=2)
     settings: JoSRCSettings
 
     def __init__(self, settings: JoSRCSettings, create_network: Callable[[], nn.Module]) -> None:
@@ -124,14 +104,12 @@ class JoSRC(Method):
         """One iteration of Algorithm 1, from predictions to the loss."""
         s = self.settings
         first, second = self._forward(self.network, batch.images)
-        classes = first.shape[1]
 
         # Divide the batch by Criteria 3.1 and 3.2; selection carries no gradient.
-        label = smooth_labels(batch.label, classes, s.smoothing)  # Eq. 5
+        label = smooth_labels(batch.label, first.shape[1], s.smoothing)  # Eq. 5
         likelihood = clean_likelihood(first.detach().softmax(dim=1), label)  # Eqs. 2 and 3, view 1
-        passes = torch.gt if s.strict_threshold else torch.ge
         disagree = ood_likelihood(first.detach(), second.detach())  # Eq. 4
-        group = divide(passes(likelihood, at["threshold"]), disagree)
+        group = divide(likelihood >= at["threshold"], disagree)
 
         # Re-label: clean samples by Eq. 5, ID ones by the teacher, OOD ones nearly uniformly.
         taught = self._teach(batch.images)  # Eq. 6
@@ -143,22 +121,16 @@ class JoSRC(Method):
         used_groups = {"c": CLEAN, "ci": ID, "cio": OOD, "full": OOD}[s.variant]
         used = (group <= used_groups * at["relabel"]).float()
         entropy = soft_cross_entropy(first, target) + soft_cross_entropy(second, target)
-        classification = mean_over(entropy, used, at_least=1 if s.guard_empty else 0)
-
-        loss = classification
+        loss = classification = mean_over(entropy, used)
         if s.variant == "full":
-            one, two = first, second
-            if not s.guard_logarithms:
-                # In the warm-up alpha is 0 and Eq. 9 not in use: zero logits keep it finite there.
-                one, two = (torch.where(at["alpha"] > 0, view, 0.0) for view in (first, second))
-            consistency = batch_mean(self._consistency(one, two, group == OOD))  # Eq. 9
+            consistency = batch_mean(self._consistency(first, second, group == OOD))  # Eq. 9
             loss = (1 - at["alpha"]) * classification + at["alpha"] * consistency  # Eq. 10
+
         found = describe(first, batch.label)
-        student = (found.pop("opinion") + second.detach().softmax(dim=1)) / 2
+        student = (found["mean_probabilities"] + second.detach().softmax(dim=1)) / 2
         return StepResult(
             loss,
-            **found,
-            opinion=(student + taught) / 2,
+            **found | {"mean_probabilities": (student + taught) / 2},
             group=group,
             clean_likelihood=likelihood,
             agreement=1 - disagree,
@@ -171,9 +143,10 @@ class JoSRC(Method):
         s = self.settings
         move_teacher(self.mean_teacher, self.network, s.teacher_decay, s.teacher_mode == "eval")
 
-    def evaluated(self) -> dict[str, list[nn.Module]]:
+    @property
+    def teacher(self) -> nn.Module:
         """The student is what the paper tests; the teacher's accuracy comes with it."""
-        return {"test_accuracy": [self.network], "teacher_accuracy": [self.mean_teacher]}
+        return self.mean_teacher
 
     def _forward(self, network: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of view 1 and of view 2, each ``(batch, classes)``, in float32."""
@@ -195,10 +168,7 @@ class JoSRC(Method):
     def _consistency(self, first: Tensor, second: Tensor, ood: Tensor) -> Tensor:
         """The signed divergence of two views, the summand of Eq. 9, ``(batch,)``."""
         s = self.settings
-        floor = PROBABILITY_FLOOR if s.guard_logarithms else None
-        log_p, log_q = log_probabilities(first, floor), log_probabilities(second, floor)
+        log_p, log_q = log_probabilities(first), log_probabilities(second)
         divergence = symmetric_divergence(log_p, log_q, s.consistency_base)
-        rewarded = divergence
-        if s.ood_divergence_cap is not None:
-            rewarded = divergence.clamp(max=s.ood_divergence_cap)
+        rewarded = divergence.clamp(max=s.ood_divergence_cap or math.inf)
         return torch.where(ood, -rewarded, divergence)

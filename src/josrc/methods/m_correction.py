@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from josrc.config import MethodSettings, phase
-from josrc.data.loaders import Batch
+from josrc.data.loaders import Batch, Needs
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
 from josrc.distributed import batch_mean
@@ -47,8 +47,7 @@ class MCorrection(Method):
     Settings = MCorrectionSettings
     title = "M-correction"
     reference = "Arazo et al., Unsupervised Label Noise Modeling and Loss Correction, ICML 2019"
-    draws = 2  # a partner and a share
-    memory = ("noise_probability",)
+    needs = Needs(draws=2)  # a partner and a share
     settings: MCorrectionSettings
     noise_probability: Tensor
     quantiles: Tensor
@@ -59,7 +58,7 @@ class MCorrection(Method):
 
     def prepare(self, source: Source) -> None:
         """No label is in doubt during the warm-up."""
-        self.register_buffer("noise_probability", torch.zeros(len(source)))
+        self.remember("noise_probability", torch.zeros(len(source)))
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """The balance of classes counts once labels are in doubt."""

@@ -6,13 +6,15 @@ Visual Recognition, CVPR 2019. There is no published code: sizes that are not kn
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import nn
 
 from josrc.config import MethodSettings
-from josrc.data.loaders import Batch
+from josrc.data.loaders import Batch, Needs
 from josrc.data.source import Source
 from josrc.distributed import mean_over
 from josrc.methods.base import Method, Scalars, StepResult, describe
@@ -40,22 +42,22 @@ class MetaCleaner(Method):
         "Zhang et al., MetaCleaner: Learning to Hallucinate Clean Representations, CVPR 2019"
     )
     selects = False
-    memory = ("weigher",)
     settings: MetaCleanerSettings
     network: Classifier
+    weigher: nn.Sequential
+
+    def __init__(
+        self, settings: MetaCleanerSettings, create_network: Callable[[], nn.Module]
+    ) -> None:
+        super().__init__(settings, create_network)
+        self.needs = Needs(group_size=settings.group_size)
 
     def prepare(self, source: Source) -> None:
         """The layers that weigh a group, from its features side by side."""
         size, features = self.settings.group_size, self.network.num_features
         hidden = self.settings.hidden or features
-        self.weigher = nn.Sequential(
-            nn.Linear(size * features, hidden), nn.ReLU(), nn.Linear(hidden, size)
-        )
-
-    @property
-    def group_size(self) -> int:  # type: ignore[override]
-        """Samples of one label stand together in a batch."""
-        return self.settings.group_size
+        layers = nn.Linear(size * features, hidden), nn.ReLU(), nn.Linear(hidden, size)
+        self.remember("weigher", nn.Sequential(*layers))
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy of the weighted sum of each group's features."""

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp
 
 from josrc.config import MethodSettings, phase
-from josrc.data.loaders import Batch
+from josrc.data.loaders import Batch, Needs
 from josrc.distributed import batch_mean
 from josrc.losses import soft_cross_entropy
 from josrc.methods._survey import Survey
-from josrc.methods.base import Method, Scalars, StepResult, describe, move_teacher
+from josrc.methods.base import Method, Scalars, Step, StepResult, describe, move_teacher
 from josrc.models.hardware import second_gradients
 
 # Every set of wrong labels adds a forward pass and the work of four backward ones to the code of a
@@ -70,14 +70,14 @@ class MLNT(Method):
     title = "MLNT"
     reference = "Li et al., Learning to Learn from Noisy Labeled Data, CVPR 2019"
     selects = False
-    memory = ("mentor",)
     settings: MLNTSettings
+    mentor: nn.Module
 
     def __init__(self, settings: MLNTSettings, create_network: Callable[[], nn.Module]) -> None:
         super().__init__(settings, create_network)
         self.mean_teacher = copy.deepcopy(self.network).requires_grad_(False)
-        self.mentor = copy.deepcopy(self.network).requires_grad_(False)
-        self.draws = 2 * settings.synthetic
+        self.remember("mentor", copy.deepcopy(self.network).requires_grad_(False))
+        self.needs = Needs(draws=2 * settings.synthetic)
         self.compiles = settings.synthetic <= MOST_COMPILED
         self.train()
 
@@ -96,9 +96,9 @@ class MLNT(Method):
         done = min(1.0, (epoch - s.warm_up) / max(1, s.ramp))
         return {"consistency": s.consistency * math.exp(-5 * (1 - done) ** 2)}
 
-    def phase_at(self, epoch: int, epochs: int) -> str:
+    def step_for(self, epoch: int, epochs: int) -> Step:
         """Plain training, then meta-training."""
-        return "warm-up" if epoch < self.settings.warm_up else "meta"
+        return self.warm_up_step if epoch < self.settings.warm_up else self.step
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """After the warm-up the network as it is becomes the mentor."""
@@ -107,10 +107,6 @@ class MLNT(Method):
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy, and how far steps on wrong labels would lead away from the teacher."""
-        if self.phase == "warm-up":
-            logits = self.network(batch.images).float()
-            loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
-            return StepResult(loss, **describe(logits, batch.label))
         with torch.no_grad():
             taught = self.mean_teacher(batch.images).float().softmax(dim=1)
             near = self._neighbours(batch.images)
@@ -131,13 +127,20 @@ class MLNT(Method):
             second_prediction=second,
         )
 
+    def warm_up_step(self, batch: Batch, at: Scalars) -> StepResult:
+        """Cross-entropy alone."""
+        logits = self.network(batch.images).float()
+        loss = batch_mean(F.cross_entropy(logits, batch.label, reduction="none"))
+        return StepResult(loss, **describe(logits, batch.label))
+
     def after_update(self) -> None:
         """Move the mean teacher. Tested, it uses the student's statistics."""
         move_teacher(self.mean_teacher, self.network, self.settings.teacher_decay, statistics=True)
 
-    def evaluated(self) -> dict[str, list[nn.Module]]:
-        """Student and teacher; the code keeps whichever is better on clean validation images."""
-        return {"test_accuracy": [self.network], "teacher_accuracy": [self.mean_teacher]}
+    @property
+    def teacher(self) -> nn.Module:
+        """The code keeps whichever of student and teacher is better on clean validation images."""
+        return self.mean_teacher
 
     def _neighbours(self, images: Tensor) -> Tensor:
         features = self.mentor.get_submodule("backbone")(images).float()

@@ -47,14 +47,13 @@ class Pencil(Method):
     Settings = PencilSettings
     title = "PENCIL"
     reference = "Yi and Wu, Probabilistic End-to-end Noise Correction, CVPR 2019"
-    memory = ("label_logits",)
     settings: PencilSettings
     label_logits: Tensor
 
     def prepare(self, source: Source) -> None:
         """Every label begins as the given one, nearly certain."""
         given = F.one_hot(torch.from_numpy(source.given), source.closed).float()
-        self.register_buffer("label_logits", given * self.settings.certainty)
+        self.remember("label_logits", given * self.settings.certainty)
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Which stage it is."""

@@ -23,10 +23,11 @@ class CNN7(nn.Module):
         width: scales the channels of all layers but the last; 1 is the published network.
 
     Attributes:
-        prepared: whether a GPU may compute the layers in its own way; the results are the same.
+        prepared_for_replay: whether a GPU may compute the layers in its own way; the results are
+            the same.
     """
 
-    prepared = False
+    prepared_for_replay = False
 
     def __init__(self, in_channels: int, image_size: tuple[int, int], width: float = 1.0) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class CNN7(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features ``(batch, num_features)``."""
-        fast = self.prepared and self.even and hardware.available(images)
+        fast = self.prepared_for_replay and self.even and hardware.available(images)
         return torch.flatten(self._fast(images) if fast else self.layers(images), 1)
 
     def _fast(self, x: Tensor) -> Tensor:
@@ -67,10 +68,3 @@ class CNN7(nn.Module):
         if self.training:
             hardware.update_running(norms, tables, counts)
         return x
-
-
-def prepare(networks: nn.Module) -> None:
-    """Let a GPU compute the networks in its own way: it pays in steps that are replayed."""
-    for module in networks.modules():
-        if isinstance(module, CNN7):
-            module.prepared = True

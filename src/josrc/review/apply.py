@@ -25,7 +25,7 @@ from josrc.verdicts.judge_run import odd_class
 from josrc.verdicts.table import TITLES
 
 if TYPE_CHECKING:
-    from josrc.runs.data import Opened
+    from josrc.runs.snapshot import Opened
 
 Way = Literal["copy", "hard", "sym"]
 # If fewer verdicts than this share are followed, so many lower confidences are offered.
@@ -148,8 +148,7 @@ def apply_run(
     """
     from josrc.review.retrain import train_again
     from josrc.review.write import write_folder, write_labels, write_manifest
-    from josrc.runs.data import open_run
-    from josrc.runs.snapshot import check_place, moved
+    from josrc.runs.snapshot import check_place, moved, open_run
 
     if way is None and out.suffix.lower() != ".csv":
         raise UserError(
@@ -178,7 +177,7 @@ def apply_run(
         check_changes(changes, out, overwrite)
     if config.data.test is not None:
         source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
-    named, new = [str(out)], way is not None or source.in_own_files
+    named, new = [str(out)], way is not None or source.images.has_paths
     outside = config.data.test is not None and config.data.allow_outside  # tests may need it
     if way is not None:
         write_folder(out, source, samples, way, overwrite)
@@ -188,7 +187,7 @@ def apply_run(
         write_labels(out, source, samples, tally)
         named = [config.data.place, "--noise-file", str(out)]
     write_changes(changes, tally.changes)
-    if Path(config.data.name).is_absolute():
+    if config.data.path is not None:
         config = moved(config, None)  # the command says by itself where it is
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
     tests = 0 if source.test_images is None or not new else len(source.test_images)
@@ -316,10 +315,9 @@ def _by_verdict(verdict: str, suggested: str) -> Decision | None:
 def protect(out: Path, folder: RunFolder, config: RunConfig, way: Way | None) -> None:
     """Raise an error if something that was there before josrc could be written over."""
     target, run = out.resolve(), folder.path.resolve()
-    originals = [path for path in (config.data.test, config.data.noise_file) if path is not None]
-    if Path(config.data.name).is_absolute():
-        originals += [Path(config.data.name), Path(config.data.place)]
-    for original in (path.resolve() for path in originals):
+    data = config.data
+    originals = (data.test, data.noise_file, data.original_path, data.path)
+    for original in (path.resolve() for path in originals if path is not None):
         if target == original or target in original.parents:
             raise UserError(f"{out} is or holds the original {original}. Name another --out.")
         if way is not None and original.is_dir() and original in target.parents:

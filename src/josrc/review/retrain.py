@@ -5,15 +5,22 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from josrc.config import OWN_IMAGES, RunConfig
+from josrc.config import DataKind, RunConfig
 from josrc.data.source import Source
 from josrc.runs.auto import sized_values
-from josrc.runs.data import settled
-from josrc.runs.resolve import Values, in_one_line, merge, nested, resolve
+from josrc.runs.data import with_noise_rate
+from josrc.runs.resolve import Values, ask, in_one_line, merge, nested
 from josrc.runs.start import OPTIONS
 
 # What the corrected labels stand in place of.
-REPLACED = {"data.name", "data.noise", "data.rate", "data.noise_seed", "data.noise_file"}
+REPLACED = {
+    "data.name",
+    "data.kind",
+    "data.noise",
+    "data.rate",
+    "data.noise_seed",
+    "data.noise_file",
+}
 # Where the run's data lies and how it is read: corrected images are a data set of their own.
 READING = {
     "recipe", "data.root", "data.val", "data.path_column", "data.label_column",
@@ -49,14 +56,13 @@ def train_again(config: RunConfig, source: Source, words: list[str], *, new: boo
 
 def _chosen(config: RunConfig, source: Source, said: Values, new: bool) -> dict[str, Any]:
     """What josrc makes of such data and of what is said."""
-    name = config.data.name
-    if new or config.recipe == OWN_IMAGES:
-        model = resolve(name, None, [said], base={}).model
-        found = resolve(name, None, [said], base=sized_values(source, model))
-    else:
-        found = resolve(name, None, [said])
+    # Corrected images are own ones, whatever they were before.
+    kind = DataKind.FOLDER if new else config.data.kind
+    request = ask(config.data.name, kind, None, [said])
+    sized = None if kind.is_named else sized_values(source, request.config.model)
+    found = request.resolve(sized)
     if not new and source.kind is not None:
-        found = settled(found, source)
+        found = with_noise_rate(found, source)
     return found.flat()
 
 

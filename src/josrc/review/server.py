@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from josrc.review.images import Pictures
-    from josrc.runs.data import Opened
+    from josrc.runs.snapshot import Opened
 
 ADDRESS = "127.0.0.1"
 
@@ -52,8 +52,8 @@ def serve(
     from josrc.review.carry_over import take_over
     from josrc.review.decisions import Store
     from josrc.runs.audit import NOT_THERE
-    from josrc.runs.data import open_run
     from josrc.runs.resolve import load_run_config
+    from josrc.runs.snapshot import open_run
 
     folder = RunFolder(path)
     load_run_config(folder)  # says if this is no run
@@ -103,7 +103,7 @@ def _pictures(opened: Opened, rows: int) -> Pictures:
 
     def find(row: int) -> Image.Image:
         part, index = opened.source.at(row)
-        return part.picture(index)
+        return part.images.picture(index)
 
     return Pictures(rows, find, opened.folder.audit / "thumbnails")
 

@@ -7,12 +7,11 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from josrc._io import named, replacing, seen_from, write_text
-from josrc.data.image_files import ImageFiles
+from josrc.data.images import Images
 from josrc.data.readers.table import SPLITS
 from josrc.data.source import Source
 from josrc.errors import UserError
@@ -49,7 +48,7 @@ def _manifest_lines(source: Source, samples: Sequence[Corrected]) -> Iterator[li
         split = "train" if part is source else "val"
         yield [part.paths[index], sample.label, sample.id, split]
     images, labels = source.test_images, source.test_labels
-    if isinstance(images, ImageFiles) and labels is not None:
+    if images is not None and images.has_paths and labels is not None:
         for index, label in enumerate(labels.tolist()):
             yield [images.location(index), source.class_names[label], "", "test"]
 
@@ -74,7 +73,7 @@ def write_folder(
     out: Path, source: Source, samples: Sequence[Corrected], way: Way, overwrite: bool
 ) -> None:
     """Class folders with the images; ``train``, ``val`` and ``test`` around them where needed."""
-    if way != "copy" and not source.in_own_files:
+    if way != "copy" and not source.images.has_paths:
         raise UserError(f"The images of {source.name} lie in no files to link to: --copy.")
     if out.exists() and not (out / MARK).is_file():
         raise UserError(f"{out} was not written by josrc apply. Name another --out.")
@@ -112,26 +111,26 @@ def _fill(folder: Path, source: Source, samples: Sequence[Corrected], way: Way) 
     for sample in samples:
         part, index = source.at(sample.row)
         top = folder / ("train" if part is source else "val") if parted else folder
-        _put(part, index, _free(top / sample.label, _name(part, index, sample.row), taken), way)
+        name = _name(part.images, index, sample.row)
+        _put(part.images, index, _free(top / sample.label, name, taken), way)
     if images is None or labels is None:
         return
-    tests = replace(source, images=images, files=images if isinstance(images, ImageFiles) else None)
     for index, label in enumerate(labels.tolist()):
         top = folder / "test" / source.class_names[label]
-        _put(tests, index, _free(top, _name(tests, index, index), taken), way)
+        _put(images, index, _free(top, _name(images, index, index), taken), way)
 
 
-def _name(source: Source, index: int, number: int) -> str:
+def _name(images: Images, index: int, number: int) -> str:
     """What an image's file is called; those that lie in none get a number."""
-    return Path(source.paths[index]).name if source.in_own_files else f"{number}.png"
+    return Path(images.location(index)).name if images.has_paths else f"{number}.png"
 
 
-def _put(source: Source, index: int, path: Path, way: Way) -> None:
+def _put(images: Images, index: int, path: Path, way: Way) -> None:
     """Put an image to a path, by its file where it has one."""
-    if not source.in_own_files:
-        source.picture(index).save(path, "PNG")
+    if not images.has_paths:
+        images.picture(index).save(path, "PNG")
         return
-    original = Path(source.paths[index]).absolute()
+    original = Path(images.location(index)).absolute()
     if way == "copy":
         shutil.copyfile(original, path)
     elif way == "hard":

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc.data.assemble import take
 from josrc.engine.run_folder import RunFolder
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
-from josrc.runs.data import Opened, doubtful, open_run
+from josrc.runs.data import has_untrusted_labels
 from josrc.runs.resolve import load_run_config
+from josrc.runs.snapshot import Opened, open_run
 from josrc.verdicts.judge_run import read_ledger, write_audit
 from josrc.verdicts.report.page import NoPicturesError, write_report
 
@@ -27,9 +27,9 @@ def silent(text: str) -> None:
     """Nobody is there to be told."""
 
 
-def held_out_answers(program: Program) -> NDArray[Any] | None:
+def held_out_answers(state: TrainState) -> NDArray[Any] | None:
     """What the final network says of the held-out images, ``(held, classes)``, if there are any."""
-    found = program.held_out_probabilities()
+    found = state.held_out_probabilities()
     return None if found is None else found.cpu().numpy()
 
 
@@ -67,7 +67,7 @@ def audit(
         opened = open_run(path, data_root=data_root)
         _tell(opened, tell)
         # Verdicts need no pixels, but those on held-out images do.
-        held_out = _answers(opened) if doubtful(opened.source.val) else None
+        held_out = _answers(opened) if has_untrusted_labels(opened.source.val) else None
         summary = write_audit(folder.audit, ledger, opened.source, held_out, noise_rate, ood_rate)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
             try:
@@ -89,9 +89,9 @@ def _answers(opened: Opened) -> NDArray[Any] | None:
         opened.check_images()
         return unknown
     if there.size < len(held):
-        source = replace(source, val=take(held, there))
+        source = replace(source, val=held.take(there))
     trainer = Trainer(opened.config, source, opened.folder, resuming=True)
-    answers = held_out_answers(trainer.program)
+    answers = held_out_answers(trainer.state)
     if answers is None or there.size == len(held):
         return answers
     unknown[there] = answers

@@ -7,7 +7,7 @@ import statistics
 import torch
 
 from josrc.config import OWN_IMAGES, ModelConfig
-from josrc.data.decode import UnreadableImageError, picture_size
+from josrc.data.decode import UnreadableImageError
 from josrc.data.source import Source
 from josrc.losses import smooth_labels
 from josrc.models.factory import expected_images
@@ -23,14 +23,13 @@ def sized_values(source: Source, model: ModelConfig) -> Values:
     """Values that stand where a named data set has its recipe; the user's own go over them."""
     learned = model.pretrained or model.weights is not None
     samples, epochs = len(source), epochs_for(len(source), learned)
-    in_files = source.files is not None
     size = model.image_size or image_size_for(source, model.name)
     return {
         "recipe": OWN_IMAGES,
         "model": {"image_size": size},
         # Tiles of files are larger than a crop by themselves. Arrays are padded as CIFAR's images
         # are, by an eighth.
-        "views": {"pad": 0 if in_files else min(source.size) // 8},
+        "views": {"pad": min(source.size) // 8 if source.images.in_memory else 0},
         "epochs": epochs,
         "batch_size": batch_size_for(samples, size),
         # Adam's usual rate; a tenth where there is something learned to lose.
@@ -88,20 +87,17 @@ def image_size_for(source: Source, model: str) -> int:
     """What the network expects; cnn7 gets small images as small as they are."""
     size = expected_images(model)[0]
     side = typical_side(source)
-    if source.files is None and model == "cnn7":
+    if source.images.in_memory and model == "cnn7":
         return max(8, side) if side <= 32 else size
     return max(8, 8 * (side // 8)) if model == "cnn7" and side < 28 else size
 
 
 def typical_side(source: Source) -> int:
     """Median of the shorter sides of some images, in pixels; only their headers are read."""
-    files = source.files
-    if files is None:
-        return min(source.size)
     sides = []
-    for place in range(0, len(files), max(1, len(files) // LOOKED_AT)):
+    for place in range(0, len(source), max(1, len(source) // LOOKED_AT)):
         try:
-            sides.append(min(picture_size(files.content(place))))
+            sides.append(min(source.images.stored_size(place)))
         except UnreadableImageError:
             continue
     return int(statistics.median(sides)) if sides else 256

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from josrc._io import write_csv, write_text
 from josrc._version import __version__
 from josrc.config import DataConfig, RunConfig
-from josrc.data.image_files import ImageFiles
+from josrc.data.images import Images
 from josrc.data.noise import Labels
-from josrc.data.source import Images, check_name, check_root, is_own, load_source
+from josrc.data.readers import read_table
+from josrc.data.readers.table import TEST
+from josrc.data.registry import check_root, open_source
 from josrc.errors import UserError, closest
 from josrc.runs.predictor import Predictor
 
@@ -28,11 +30,11 @@ Skipped = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Labelled:
+class EvaluationData:
     """Images with labels that are believed.
 
     Attributes:
-        name: what the data is called.
+        name: where the data lies, or what it is called.
         images: pixels or files.
         labels: the class of each, ``(N,)``, as a number of the network's classes.
         part: which part of the data it is.
@@ -46,25 +48,21 @@ class Labelled:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
+def read_evaluation_data(config: DataConfig, classes: Sequence[str]) -> EvaluationData:
     """The images of a data set to evaluate on: its test images, or all if none are set apart.
 
     Args:
         config: names the data.
         classes: those of the network; the data's are matched with them by name.
     """
-    check_name(config.name)
-    check_root(config.name, config.root)
-    if not is_own(config.name):
-        source = load_source(config)
+    check_root(config)
+    if config.kind.is_named:
+        source = open_source(config)
         assert source.test_images is not None
         assert source.test_labels is not None
         labels = _matched(source.test_labels, source.closed_names, classes, config.name)
-        return Labelled(config.name, source.test_images, labels, TESTS)
-    from josrc.data.readers import read_table
-    from josrc.data.readers.table import TEST
-
-    table = read_table(config.name, config)
+        return EvaluationData(config.name, source.test_images, labels, TESTS)
+    table = read_table(config)
     usable = table.labels >= 0
     tested = usable & (table.split == TEST)
     index = np.flatnonzero(tested if tested.any() else usable)
@@ -72,27 +70,27 @@ def read_labelled(config: DataConfig, classes: Sequence[str]) -> Labelled:
         raise UserError(f"{config.name} holds no labelled image.")
     labels = _matched(table.labels[index], table.class_names, classes, config.name)
     part = TESTS if tested.any() else "images"
-    return Labelled(config.name, table.images_at(index), labels, part, table.left_out)
+    name = _resolved(config.name, config.original_path)
+    return EvaluationData(name, table.images_at(index), labels, part, table.left_out)
 
 
 def too_good(
-    config: RunConfig, summary: Mapping[str, Any], labelled: Labelled, last: bool
+    config: RunConfig, summary: Mapping[str, Any], labelled: EvaluationData, last: bool
 ) -> list[str]:
     """A sentence on images that the network was trained on, or whose labels chose its epoch."""
-    name, trained = _place(labelled.name), _place(config.data.name)
+    name, trained = labelled.name, _resolved(config.data.name, config.data.original_path)
     if name == trained and labelled.part != TESTS:
         return ["The network was trained on these images: on others it will be worse."]
-    tests = trained if config.data.test is None else _place(str(config.data.test))
+    tests = _resolved(trained, config.data.test)
     by_tests = summary.get("last10_mean") is not None and summary.get("val_chosen") is None
     if not last and by_tests and name == tests:
         return ["These images chose the epoch of the weights, so that is too good: see --last."]
     return []
 
 
-def _place(name: str) -> str:
+def _resolved(name: str, path: Path | None) -> str:
     """Where data lies, however it is spelled; or what it is called."""
-    own = is_own(name) and not name.startswith("hf:")
-    return str(Path(name).expanduser().resolve()) if own else name
+    return name if path is None else str(path.resolve())
 
 
 def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:
@@ -110,7 +108,7 @@ def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data:
 
 def evaluate(
     predictor: Predictor,
-    data: Labelled,
+    data: EvaluationData,
     *,
     device: str | None = None,
     workers: int | None = None,
@@ -119,19 +117,14 @@ def evaluate(
     """Predict all images, and keep of each the likeliest class and its probability."""
     predicted, confidence, skipped = [], [], dict[int, str]()
     done = 0
-    for opinions, faults in predictor.stream(data.images, device, workers):
-        predicted.append(opinions.argmax(axis=1))
-        confidence.append(opinions.max(axis=1))
+    for probabilities, faults in predictor.stream(data.images, device, workers):
+        predicted.append(probabilities.argmax(axis=1))
+        confidence.append(probabilities.max(axis=1))
         skipped |= dict(faults)
-        done += len(opinions)
+        done += len(probabilities)
         progress(done, len(data.labels))
     sound = np.setdiff1d(np.arange(len(data.labels)), list(skipped))
-    files = data.images
-    named = [
-        (files.location(place), reason)
-        for place, reason in skipped.items()
-        if isinstance(files, ImageFiles)
-    ]
+    named = [(data.images.location(place), reason) for place, reason in skipped.items()]
     if not sound.size:
         path, reason = named[0]
         raise UserError(f"{data.name} holds no image that can be read: of {path}, {reason}.")

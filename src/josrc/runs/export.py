@@ -26,7 +26,8 @@ from josrc._io import replacing, write_text
 from josrc._version import __version__
 from josrc.data.decode import FLOATS_TIMES, SIXTEEN_BIT_BY
 from josrc.errors import UserError, closest
-from josrc.runs.predictor import Predictor, average
+from josrc.models import mean_probabilities
+from josrc.runs.predictor import Predictor
 
 INPUT, OUTPUT = "images", "probabilities"
 # Batches that the file is checked with: a single image, and another number than it was traced with.
@@ -37,7 +38,7 @@ ABSOLUTE, RELATIVE = 1e-5, 1e-3
 MOST_ONNX_BYTES = 2**31 - 2**20
 
 
-class Exported(nn.Module):
+class ExportModule(nn.Module):
     """From normalised images to the mean probabilities of all networks that the run tests."""
 
     def __init__(self, predictor: Predictor) -> None:
@@ -49,7 +50,7 @@ class Exported(nn.Module):
         """Probabilities ``(batch, classes)``."""
         if self.size is not None:  # the network sees them larger or smaller than they are
             images = nn.functional.interpolate(images, self.size, mode="bilinear")
-        return average(list(self.networks), images)
+        return mean_probabilities(list(self.networks), images)
 
 
 def export(predictor: Predictor, kind: str, path: Path, story: dict[str, Any]) -> dict[str, Any]:
@@ -62,13 +63,13 @@ def export(predictor: Predictor, kind: str, path: Path, story: dict[str, Any]) -
         story: which run and weights these are.
     """
     chosen = format_of(kind)
-    model = Exported(predictor).cpu().eval()
+    model = ExportModule(predictor).cpu().eval()
     size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     if kind == "onnx" and size > MOST_ONNX_BYTES:
         raise UserError(
             f"An ONNX file holds up to 2 GiB, this model {size / 2**30:.1f}. Use --format torch."
         )
-    shape = (predictor.source.images.shape[3], *predictor.source.size)
+    shape = (predictor.spec.channels, *predictor.spec.size)
     with replacing(path) as partial, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         batch = {0: torch.export.Dim("batch", min=1)}
         program = torch.export.export(model, (_examples(3, shape),), dynamic_shapes=(batch,))
@@ -102,11 +103,11 @@ def card_path(path: Path) -> Path:
 
 def card_of(predictor: Predictor) -> dict[str, Any]:
     """What has to be done to a picture, and what comes out."""
-    source, standardised = predictor.source, predictor.config.views.normalise
-    tall, wide, channels = source.images.shape[1:]
-    height, width = source.size
-    mean = list(source.mean) if standardised else [0.0] * channels
-    std = list(source.std) if standardised else [1.0] * channels
+    spec, standardised = predictor.spec, predictor.config.views.normalise
+    tall, wide, channels = spec.tile
+    height, width = spec.size
+    mean = list(spec.mean) if standardised else [0.0] * channels
+    std = list(spec.std) if standardised else [1.0] * channels
     colour: dict[str, Any] = {"step": "colour", "to": "RGB" if channels == 3 else "grey"}
     # How grey values of more than 8 bits become 0 to 255, rounded and clipped.
     depth = {"16_bit_by": SIXTEEN_BIT_BY, "floats_times": FLOATS_TIMES}

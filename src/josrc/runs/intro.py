@@ -8,20 +8,19 @@ from torch import Tensor, nn
 
 from josrc.config import RunConfig
 from josrc.data.class_checks import odd_classes
-from josrc.data.image_files import ImageFiles
 from josrc.data.readers.folder import describe_left_out
 from josrc.data.source import Source
 from josrc.distributed import world
-from josrc.engine.state import Program
+from josrc.engine.state import TrainState
 from josrc.runs.auto import typical_side
 
 
-def describe(program: Program, config: RunConfig, source: Source) -> str:
+def describe(state: TrainState, config: RunConfig, source: Source) -> str:
     """Classes, skipped files, settings and memory, in a few lines."""
     lines = [describe_classes(source), *odd_classes(source), *describe_left_out(source.left_out)]
     if source.skipped:
         lines.append(f"Files skipped, see skipped.csv: {len(source.skipped):,}.")
-    lines += [describe_settings(config), describe_memory(program, config, source)]
+    lines += [describe_settings(config), describe_memory(state, config, source)]
     if config.model.name == "cnn7" and typical_side(source) > 2 * source.size[0]:
         lines.append(
             f"cnn7 sees these images at {source.size[0]} pixels. For photographs, try --model "
@@ -57,19 +56,19 @@ def describe_settings(config: RunConfig) -> str:
     return f"Settings: {'; '.join(parts)}. Change any of them: --epochs 50, optimizer.lr=0.0005."
 
 
-def describe_memory(program: Program, config: RunConfig, source: Source) -> str:
+def describe_memory(state: TrainState, config: RunConfig, source: Source) -> str:
     """Where the images are, and about how much the training will take."""
-    images = program.loader.tiles.numel()
-    state = sum(t.numel() * t.element_size() for t in program.tensors().values())
-    trained = [p for p in program.method.parameters() if p.requires_grad]
+    images = state.loader.tiles.numel()
+    held = sum(t.numel() * t.element_size() for t in state.tensors().values())
+    trained = [p for p in state.method.parameters() if p.requires_grad]
     gradients = sum(p.numel() * p.element_size() for p in trained)
-    total = images + state + gradients + activation_bytes(program, config, source)
-    streamed = isinstance(source.images, ImageFiles)
-    where = "are read from their files each epoch" if streamed else "stay in memory"
-    return f"The images {where}; training takes about {total / 2**20:,.0f} MiB on {program.device}."
+    total = images + held + gradients + activation_bytes(state, config, source)
+    resident = source.images.in_memory
+    where = "stay in memory" if resident else "are read from their files each epoch"
+    return f"The images {where}; training takes about {total / 2**20:,.0f} MiB on {state.device}."
 
 
-def activation_bytes(program: Program, config: RunConfig, source: Source) -> int:
+def activation_bytes(state: TrainState, config: RunConfig, source: Source) -> int:
     """What the layers of a network put out for a batch and keep until it has been learned from."""
     sizes: list[int] = []
 
@@ -77,16 +76,16 @@ def activation_bytes(program: Program, config: RunConfig, source: Source) -> int
         if isinstance(output, Tensor):
             sizes.append(output.numel())
 
-    network = program.method.network
+    network = state.method.network
     leaves = [m for m in network.modules() if not list(m.children())]
     hooks = [leaf.register_forward_hook(count) for leaf in leaves]
-    pixels = torch.zeros(1, source.images.shape[3], *source.size, device=program.device)
+    pixels = torch.zeros(1, source.spec.channels, *source.size, device=state.device)
     try:
         with torch.no_grad():
-            network.eval()(program.loader.normalise(pixels))
+            network.eval()(state.loader.normalise(pixels))
     finally:
         for hook in hooks:
             hook.remove()
-        program.method.train()
-    width = 2 if program.bfloat16 else 4
-    return width * sum(sizes) * config.batch_size // world() * program.method.views
+        state.method.train()
+    width = 2 if state.bfloat16 else 4
+    return width * sum(sizes) * config.batch_size // world() * state.method.needs.views

@@ -153,7 +153,7 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     pad = config.views.pad
     view = create_view(config.views, source.size)
     index = torch.linspace(0, len(source) - 1, samples).long()
-    chosen = torch.from_numpy(source.images[index.numpy()])
+    chosen = torch.from_numpy(source.images.tiles(index.numpy()))
     tiles = torch.nn.functional.pad(chosen, (0, 0, pad, pad, pad, pad))
     draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
     seen = (view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws)

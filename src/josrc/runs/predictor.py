@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor, nn
 
 from josrc._io import replacing_csv
 from josrc.config import RunConfig
 from josrc.data.decode import to_tile
 from josrc.data.image_files import ImageFiles
+from josrc.data.images import ArrayImages, Images, ImageSpec
 from josrc.data.loaders import EvaluationSet
 from josrc.data.readers.arrays import images_of
-from josrc.data.source import Images, Source
 from josrc.data.views import Normalise
 from josrc.data.workers import Faults
 from josrc.engine.checkpoint import load_tensors
 from josrc.engine.device import choose_device
 from josrc.engine.state import create_method
 from josrc.errors import UserError
+from josrc.models import mean_probabilities
 from josrc.verdicts.rule import doubt_of
 
 # Red, green and blue in grey, as Pillow weighs them.
 LUMA = (0.299, 0.587, 0.114)
-Opinion = NDArray[np.float32]
+Probabilities = NDArray[np.float32]
 
 
 class Predictor:
@@ -38,32 +38,35 @@ class Predictor:
 
     Attributes:
         class_names: names of the classes, in the order of the probabilities.
+        spec: what the networks see of images.
         networks: those that the run tests; their predictions are averaged.
     """
 
     def __init__(self, config: RunConfig, weights: Path) -> None:
-        tensors, story = load_tensors(weights)
-        if "images" not in story:
+        tensors, metadata = load_tensors(weights)
+        if "images" not in metadata:
             raise UserError(f"{weights} was written by another version of josrc. Train again.")
-        seen = story["images"]
-        self.class_names: list[str] = story["classes"]
-        self.source = Source(
-            name=config.data.name,
-            images=np.zeros((0, *seen["tile"]), dtype=np.uint8),
-            given=np.zeros(0, dtype=np.int64),
-            class_names=self.class_names,
-            closed=len(self.class_names),
+        seen = metadata["images"]
+        self.class_names: list[str] = metadata["classes"]
+        self.spec = ImageSpec(
+            tile=tuple(seen["tile"]),
             mean=tuple(seen["mean"]),
             std=tuple(seen["std"]),
             crop=seen["crop"],
         )
-        self.config, self.epoch = config, int(story["epoch"])
-        method = create_method(config.without_weights(), self.source)
-        method.load_state_dict(tensors, strict=False)
+        self.config, self.epoch = config, int(metadata["epoch"])
+        method = create_method(config.without_weights(), self.spec, len(self.class_names))
+        try:
+            method.load_weights(tensors)
+        except ValueError as error:
+            raise UserError(
+                f"{weights} does not hold the networks of this run: {error}. Copy the file again, "
+                "or train again."
+            ) from None
         method.eval()
-        self.networks: list[nn.Module] = method.evaluated()["test_accuracy"]
+        self.networks: list[nn.Module] = method.tested
 
-    def probabilities(self, values: Any, device: str | None = None) -> Opinion:
+    def probabilities(self, values: Any, device: str | None = None) -> Probabilities:
         """Probability of each class, ``(N, classes)``, for an array of images or for paths.
 
         Args:
@@ -71,18 +74,17 @@ class Predictor:
             device: another device than the run's.
         """
         images = images_of(values)
-        found = [np.zeros((0, self.source.closed), dtype=np.float32)]
-        for opinions, faults in self.stream(images, device):
+        found = [np.zeros((0, len(self.class_names)), dtype=np.float32)]
+        for probabilities, faults in self.stream(images, device):
             for index, reason in faults:
-                assert isinstance(images, ImageFiles)
                 raise UserError(f"{images.location(index)} can't be read: {reason}.")
-            found.append(opinions)
+            found.append(probabilities)
         return np.concatenate(found)
 
     @torch.no_grad()
     def stream(
         self, images: Images, device: str | None = None, workers: int | None = None
-    ) -> Iterator[tuple[Opinion, Faults]]:
+    ) -> Iterator[tuple[Probabilities, Faults]]:
         """Probabilities of each chunk of images, ``(chunk, classes)``, in their order.
 
         Beside them are the places of images that could not be read, and why; the probabilities
@@ -98,28 +100,28 @@ class Predictor:
         place = choose_device(device or self.config.device)
         labels = np.zeros(len(images), dtype=np.int64)
         workers = self.config.data.workers if workers is None else workers
-        prepare, size = self._preparation(images, place), self.source.size
+        prepare, size = self._preparation(images, place), self.spec.size
         chunks = EvaluationSet(self._tiles(images), labels, prepare, size, place, workers)
         networks = [network.to(place) for network in self.networks]
         for chunk, faults in chunks.with_faults():
-            yield average(networks, chunk).cpu().numpy(), faults
+            yield mean_probabilities(networks, chunk).cpu().numpy(), faults
 
     def normalise(self, device: torch.device) -> Normalise:
         """From pixels to what the networks expect."""
         model, views = self.config.model, self.config.views
-        return Normalise(self.source, model.image_size, device, views.normalise)
+        return Normalise(self.spec, model.image_size, device, views.normalise)
 
     def _preparation(self, images: Images, device: torch.device) -> Callable[[Tensor], Tensor]:
         """The same for pixels of certain images: those in files come in colour."""
         normalise = self.normalise(device)
-        if self.source.images.shape[3] == 3 or not isinstance(images, ImageFiles):
+        if self.spec.channels == 3 or images.in_memory:
             return normalise
         weights = torch.tensor(LUMA, device=device).view(1, 3, 1, 1)
         return lambda pixels: normalise((pixels * weights).sum(dim=1, keepdim=True).round())
 
     def _tiles(self, images: Images) -> Images:
         """Images in the size and with the channels that the network was trained on."""
-        height, width, channels = self.source.images.shape[1:]
+        height, width, channels = self.spec.tile
         if isinstance(images, ImageFiles):
             if height != width:
                 raise UserError(
@@ -134,14 +136,10 @@ class Predictor:
                 f"The network sees images of {height} x {width} with {channels} channel(s), and "
                 f"these are of {' x '.join(map(str, images.shape[1:]))}."
             )
-        resized = [to_tile(Image.fromarray(one.squeeze()), height) for one in images]
-        return np.stack(resized) if resized else np.zeros((0, height, width, 3), dtype=np.uint8)
-
-
-def average(networks: list[nn.Module], images: Tensor) -> Tensor:
-    """Mean probabilities of some networks, ``(batch, classes)``."""
-    opinions = [network(images).float().softmax(dim=1) for network in networks]
-    return torch.stack(opinions).mean(dim=0)
+        resized = np.empty((len(images), height, width, 3), dtype=np.uint8)
+        for index in range(len(images)):
+            resized[index] = to_tile(images.picture(index), height)
+        return ArrayImages(resized)
 
 
 # --- predictions.csv: a line an image, as they come ----------------------------------------------
@@ -163,7 +161,7 @@ def check_target(path: Path, inputs: Iterable[Path]) -> None:
 def write_predictions(
     path: Path,
     images: ImageFiles,
-    stream: Iterable[tuple[Opinion, Faults]],
+    stream: Iterable[tuple[Probabilities, Faults]],
     names: Sequence[str],
     *,
     top_k: int = 1,
@@ -191,13 +189,13 @@ def write_predictions(
     empty, done, reasons = [""] * len(more), 0, Counter[str]()
     with replacing_csv(path) as write:
         write([[*COLUMNS, *more]])
-        for opinions, faults in stream:
+        for probabilities, faults in stream:
             broken = dict(faults)
             reasons.update(broken.values())
-            for index, cells in enumerate(_cells(opinions, names, top_k), start=done):
+            for index, cells in enumerate(_cells(probabilities, names, top_k), start=done):
                 row = ["", "", "", broken[index], *empty] if index in broken else cells
                 write([[images.location(index), *row]])
-            done += len(opinions)
+            done += len(probabilities)
             progress(done, len(images))
     told = f"{done - reasons.total():,} images predicted"
     if not reasons:
@@ -209,11 +207,11 @@ def write_predictions(
     return told
 
 
-def _cells(opinions: Opinion, names: Sequence[str], top_k: int) -> Iterator[list[str]]:
+def _cells(probabilities: Probabilities, names: Sequence[str], top_k: int) -> Iterator[list[str]]:
     """The cells of each image behind its path."""
-    order = np.argsort(-opinions, axis=1, kind="stable")[:, :top_k]
-    likely = np.take_along_axis(opinions, order, axis=1)
-    for classes, shares, doubt in zip(order, likely, doubt_of(opinions), strict=True):
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top_k]
+    likely = np.take_along_axis(probabilities, order, axis=1)
+    for classes, shares, doubt in zip(order, likely, doubt_of(probabilities), strict=True):
         pairs = [
             [names[number], f"{share:.6f}"] for number, share in zip(classes, shares, strict=True)
         ]

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from josrc.config import OWN_IMAGES, MethodSettings, RunConfig, phase_of
+from josrc._console import say_once
+from josrc.config import OWN_IMAGES, DataKind, MethodSettings, RunConfig, phase_of
 from josrc.errors import UserError, closest
 
 if TYPE_CHECKING:
@@ -68,6 +71,22 @@ def parse_yaml(text: str | bytes, where: str) -> Values:
     return values
 
 
+def read_yaml(path: Path) -> Values:
+    """A file of settings, perhaps of an earlier run; those that no longer exist are left out."""
+    values = parse_yaml(path.read_bytes(), str(path))
+    method = values.get("method")
+    if isinstance(method, dict) and method.get("name"):
+        from josrc.methods import get_method
+
+        retired = get_method(str(method["name"])).Settings.retired.keys() & method.keys()
+        if retired:
+            names = ", ".join(f"method.{key}" for key in sorted(retired))
+            say_once(f"{path}: no longer settings, and ignored: {names}.")
+            kept = {key: value for key, value in method.items() if key not in retired}
+            values = values | {"method": kept}
+    return values
+
+
 def parse_override(pair: str) -> Values:
     """``method.alpha=0.3`` as nested values; the right side is read as YAML."""
     key, equals, text = pair.partition("=")
@@ -106,19 +125,41 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 # --- resolving -----------------------------------------------------------------------------------
 
 
-def resolve(
-    data: str,
-    recipe: str | None,
-    layers: Sequence[Mapping[str, Any]],
-    base: Values | None = None,
-) -> RunConfig:
-    """The configuration of a run on ``data``: its recipe, then the user's layers in order.
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, laid over the recipe of the data if it has one, and checked.
+
+    Attributes:
+        config: all of it, defaults where nobody says anything.
+        user: what the user said.
+        recipe: what the recipe says, without its part for other methods.
+    """
+
+    config: RunConfig
+    user: Values
+    recipe: Values
+
+    def resolve(self, suggested: Values | None = None) -> RunConfig:
+        """The configuration of the run, its phases scaled to its length.
+
+        Args:
+            suggested: values that stand where named data has its recipe; what the user said wins.
+        """
+        base = _for_method(suggested or {}, self.config.method.name) or self.recipe
+        config = _updated(self.config, _unsaid(suggested and base, self.user))
+        return scale_phases(config, base, self.user)
+
+
+def ask(
+    data: str, kind: DataKind, recipe: str | None, layers: Sequence[Mapping[str, Any]]
+) -> Request:
+    """What is asked for: the recipe of the data, then the user's layers in order.
 
     Args:
-        data: name of the data set.
+        data: name of the data set, or the whole path of own images.
+        kind: what sort of data that is.
         recipe: ``plain`` for the recipe file ``DATA.plain.yaml``; none for ``DATA.yaml``.
         layers: nested values from the user, the later ones stronger.
-        base: values in place of a recipe, for data that has none.
     """
     user: Values = {}
     for layer in layers:
@@ -126,37 +167,40 @@ def resolve(
         user = merge(user, layer)
     for key in ("data", "model", "method", "optimizer"):
         user[key] = user.get(key) or {}
-    named = user["data"].get("name", data)
-    if named != data:
-        raise UserError(f"Two data sets are named: {data} and data.name={named}.")
+    named: Values = {"name": data, "kind": str(kind)}
+    for key, value in named.items():
+        said = user["data"].get(key, value)
+        if said != value:
+            raise UserError(f"Two data sets are named: {data} and data.{key}={said}.")
+    user = merge(user, {"data": named})
     chosen = user.pop("recipe", None)
-    user = merge(user, {"data": {"name": data}})
-    if base is None:
-        base = load_recipe(_recipe_file(data, recipe or chosen))
-    elif (recipe or chosen) not in (None, OWN_IMAGES):  # as a run's config.yaml has it
-        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
-    base = dict(base)
-    special = base.pop("methods", {})
+    chosen = recipe or chosen
     method = str(user["method"].get("name") or "josrc")
-    base = merge(base, special.get(method, {}))
-    return build(merge(base, merge(user, {"method": {"name": method}})), base, user)
+    base: Values = {}
+    if kind.is_named:
+        base = _for_method(load_recipe(_recipe_file(data, chosen)), method)
+    elif chosen not in (None, OWN_IMAGES):  # as a run's config.yaml has it
+        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
+    return Request(build(merge(base, merge(user, {"method": {"name": method}}))), user, base)
 
 
-def build(values: Values, recipe: Values, user: Values) -> RunConfig:
-    """Validate values, then scale the phase lengths that the user did not set."""
+def build(values: Values) -> RunConfig:
+    """Values as a configuration, if they make one."""
     from josrc.methods import get_method
 
     settings = validate(get_method(values["method"]["name"]).Settings, values["method"], "method")
-    config = validate(RunConfig, {**values, "method": settings})
+    return validate(RunConfig, {**values, "method": settings})
+
+
+def scale_phases(config: RunConfig, recipe: Values, user: Values) -> RunConfig:
+    """Scale the phase lengths that the user did not set to the length of the run."""
     lengths: Values = {}
     for path, length, of in _phases(config):
         if not _has(user, path):
             of = recipe.get("epochs", of) if _has(recipe, path) else of
             scaled = max(1, round(length * config.epochs / of)) if length else 0
             lengths = merge(lengths, nested(path, scaled))
-    if lengths:
-        config = _updated(config, lengths)
-    return config
+    return _updated(config, lengths)
 
 
 def load_run_config(folder: RunFolder) -> RunConfig:
@@ -164,10 +208,15 @@ def load_run_config(folder: RunFolder) -> RunConfig:
     path = folder.config
     if not path.is_file():
         raise UserError(f"{path} does not exist: {path.parent} is not a josrc run folder.")
-    values = parse_yaml(path.read_bytes(), str(path))
+    values = read_yaml(path)
     if not isinstance(values.get("method"), dict) or "name" not in values["method"]:
         raise UserError(f"{path} names no method: it is not the configuration of a run.")
-    return build(values, values, values)
+    data = values.get("data")
+    if isinstance(data, dict) and "name" in data and "kind" not in data:
+        from josrc.data.registry import kind_of_recorded
+
+        data["kind"] = kind_of_recorded(str(data["name"]))
+    return build(values)
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -262,6 +311,25 @@ def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, in
             yield from _phases(value, f"{path}.")
         elif (length := phase_of(field)) is not None:
             yield path, value, length
+
+
+def _for_method(values: Mapping[str, Any], method: str) -> Values:
+    """Values of a recipe with its part for a method laid over them."""
+    base = dict(values)
+    special = base.pop("methods", {})
+    return merge(base, special.get(method, {}))
+
+
+def _unsaid(values: Mapping[str, Any] | None, user: Mapping[str, Any]) -> Values:
+    """What of some values the user says nothing of."""
+    found: Values = {}
+    for key, value in (values or {}).items():
+        said = user.get(key)
+        if isinstance(value, Mapping):
+            found[key] = _unsaid(value, said if isinstance(said, Mapping) else {})
+        elif key not in user:
+            found[key] = value
+    return found
 
 
 def _has(values: Mapping[str, Any], path: str) -> bool:

@@ -7,7 +7,7 @@ label it had, so that whatever was found out about it can be told and used later
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,18 +15,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
+from josrc._console import Terminal
 from josrc._io import UNREADABLE, readable, replacing, seen_from
-from josrc.config import RunConfig
+from josrc.config import DataKind, RunConfig
+from josrc.data.assemble import part_of
 from josrc.data.image_files import ImageFiles
-from josrc.data.packed_strings import Index, Strings
+from josrc.data.images import ArrayImages
+from josrc.data.label_files import read_truth, write_noise_file
+from josrc.data.packed_strings import Index, PackedStrings
+from josrc.data.prepare import spec_of_files
 from josrc.data.readers import read_table
-from josrc.data.readers.arrays import NAME
-from josrc.data.readers.manifest import MANIFESTS
+from josrc.data.readers.arrays import source_of
+from josrc.data.readers.manifest import is_manifest
 from josrc.data.readers.table import TEST, TRAIN, VAL, Table
+from josrc.data.registry import kind_of, open_source
 from josrc.data.source import Source
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
+from josrc.runs.data import has_untrusted_labels, read_images
+from josrc.runs.resolve import load_run_config
 
 # Names that are told of many.
 EXAMPLES = 3
@@ -45,7 +54,7 @@ def write_record(path: Path, source: Source) -> None:
         "split": np.repeat([TRAIN, VAL][: len(parts)], [len(part) for part in parts]),
     }
     for key, strings in texts.items():
-        kept = Strings.of(strings)
+        kept = PackedStrings.of(strings)
         arrays |= {key: np.frombuffer(kept.block, np.uint8), f"{key}_ends": kept.ends}
     with replacing(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -53,8 +62,10 @@ def write_record(path: Path, source: Source) -> None:
 
 def _names(source: Source) -> Iterable[str]:
     """Paths below the folder or manifest that a run names; a list of paths has no such place."""
-    assert source.files is not None
-    return source.files.names if Path(source.name).is_absolute() else source.paths
+    files = source.images.files if isinstance(source.images, ArrayImages) else source.images
+    if isinstance(files, ImageFiles) and source.data_kind is not DataKind.ARRAYS:
+        return files.names
+    return source.paths
 
 
 def read_record(path: Path, root: Path) -> Table:
@@ -65,7 +76,7 @@ def read_record(path: Path, root: Path) -> Table:
         np.load(file, allow_pickle=False) as arrays,
     ):
         ids, names, classes = (
-            Strings(arrays[key].tobytes(), arrays[f"{key}_ends"])
+            PackedStrings(arrays[key].tobytes(), arrays[f"{key}_ends"])
             for key in ("ids", "names", "classes")
         )
         labels, split = arrays["labels"], arrays["split"]
@@ -85,7 +96,7 @@ class Changes:
 
     gone: Index
     new: list[str]
-    names: Strings
+    names: PackedStrings
     relabelled: int = 0
 
     def __bool__(self) -> bool:
@@ -128,15 +139,12 @@ def compare(
         skipped: files that gave no image when the run began, and are not new.
         labelled: the run was trained on the labels that the data had, so that others are told.
     """
-    files = table.images
-    assert isinstance(files, ImageFiles)
-    if present is None:
+    files, now = table.files, None if present is None else present.files
+    if present is None or now is None:
         return table, Changes(_missing(files), [], table.ids)
-    now = present.images
-    assert isinstance(now, ImageFiles)
     found = table.ids.found_in(present.ids)
     names = (now.names[p] if p >= 0 else files.names[i] for i, p in enumerate(found.tolist()))
-    files = ImageFiles(Strings.of(names), now.root)
+    files = ImageFiles(PackedStrings.of(names), now.root)
     known = np.zeros(len(present.ids), dtype=bool)
     known[found[found >= 0]] = True
     unknown = np.flatnonzero(~known & (present.labels >= 0) & (present.split != TEST)).tolist()
@@ -161,8 +169,7 @@ def _missing(files: ImageFiles) -> Index:
 
 def with_tests(source: Source, present: Table, skipped: Collection[str]) -> Source:
     """A source with the test images that lie beside its samples, if there are any."""
-    files, place = present.images, {name: label for label, name in enumerate(source.class_names)}
-    assert isinstance(files, ImageFiles)
+    files, place = present.files, {name: label for label, name in enumerate(source.class_names)}
     number = np.array([place.get(name, -1) for name in present.class_names] + [-1])[present.labels]
     tests = np.flatnonzero((present.split == TEST) & (number >= 0)).tolist()
     sound = np.array([i for i in tests if files.location(i) not in skipped], dtype=np.int64)
@@ -180,72 +187,64 @@ def moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
 
     Of own images that is their folder or manifest, or the folder that holds it.
     """
-    name = Path(config.data.name)
-    if data_root is None and not name.is_absolute():
+    original = config.data.original_path
+    if data_root is None and original is None:
         return config
-    root = None if data_root is None else Path(data_root).expanduser().absolute()
-    if root is not None and name.is_absolute():
-        if not root.exists():
-            raise UserError(f"--data-root {data_root} does not exist.")
-        inside = root / name.name
-        if root.is_dir() and (_is_manifest(name) or (root.name != name.name and inside.is_dir())):
-            root = inside
-    data = config.data.model_copy(update={"root": root})
-    return config.model_copy(update={"data": data})
+    found: dict[str, Any] = {"root": None}
+    if data_root is not None:
+        root = found["root"] = Path(data_root).expanduser().absolute()
+        if original is not None:
+            if not root.exists():
+                raise UserError(f"--data-root {data_root} does not exist.")
+            inside = root / original.name
+            other = root.name != original.name and inside.is_dir()
+            if root.is_dir() and (config.data.kind is DataKind.MANIFEST or other):
+                root = inside
+            found = {
+                "root": root,
+                "kind": kind_of(str(root)) if root.exists() else config.data.kind,
+            }
+    return config.model_copy(update={"data": config.data.model_copy(update=found)})
 
 
-def _is_manifest(path: Path) -> bool:
-    return path.suffix.lower() in MANIFESTS and not path.is_dir()
-
-
-def _home(place: str) -> Path:
+def _home(path: Path | None) -> Path:
     """The folder where paths of own images begin."""
-    path = Path(place)
-    return path.parent if _is_manifest(path) else path
+    if path is None:
+        return Path()
+    return path.parent if is_manifest(path) else path
 
 
 def check_place(config: RunConfig) -> None:
     """Raise an error if own images are not where they were, or are said to be."""
-    place = Path(config.data.place)
-    if place.is_absolute() and not place.exists():
-        raise UserError(f"{place} does not exist. If it has moved: --data-root NEW.")
+    if config.data.path is not None and not config.data.path.exists():
+        raise UserError(f"{config.data.path} does not exist. If it has moved: --data-root NEW.")
 
 
 def skipped_now(folder: RunFolder, config: RunConfig) -> list[str]:
     """Files that gave no image when a run began, where they are now."""
-    before, now = _home(config.data.name), _home(config.data.place)
+    before, now = _home(config.data.original_path), _home(config.data.path)
     return [str(now / seen_from(before, path)) for path in folder.read_skipped()]
 
 
 def present_table(config: RunConfig) -> Table | None:
     """What a run's folder or manifest holds now; none where there is none, or nothing in it."""
-    place = Path(config.data.place)
-    if not place.is_absolute() or not place.exists():
+    path = config.data.path
+    if path is None or not path.exists():
         return None
     try:
-        return read_table(str(place), config.data)
+        return read_table(config.data)
     except UserError:
-        if place.is_dir():
+        if path.is_dir():
             return None
         raise
 
 
-def remembered(folder: RunFolder, config: RunConfig) -> Table | None:
-    """The samples of a run on own images in files; none where its folder does not know them."""
-    own = Path(config.data.name).is_absolute()
-    if not own and config.data.name != NAME:
-        return None
-    home = _home(config.data.place)
-    if folder.samples.is_file():
-        return read_record(folder.samples, home)
-    return None
-
-
 def check_unchanged(folder: RunFolder, config: RunConfig) -> None:
     """Raise an error unless a run's own images are those that it began with."""
-    table, present = remembered(folder, config), present_table(config)
-    if table is None or present is None:
+    present = present_table(config)
+    if present is None or not folder.samples.is_file():
         return
+    table = read_record(folder.samples, _home(config.data.path))
     changes: Changes = compare(table, present, set(skipped_now(folder, config)))[1]
     begun = f"{folder.path} goes on only with the images and labels it began with"
     if changes:
@@ -260,3 +259,126 @@ def check_unchanged(folder: RunFolder, config: RunConfig) -> None:
             f"{what} in {config.data.place} have changed since the training. {begun}: put them "
             "back as they were, or train anew."
         )
+
+
+# --- the data of a run, found again --------------------------------------------------------------
+
+
+def source_of_run(
+    folder: RunFolder,
+    config: RunConfig,
+    console: Console,
+    pair: Sequence[Any] | None = None,
+    test: Sequence[Any] | None = None,
+) -> Source:
+    """A run's data with the labels it began with, whatever became of where they came from."""
+    labels = {"noise_file": folder.noise, "noise": "none", "rate": 0.0}
+    data = config.data.model_copy(update=labels if folder.noise.is_file() else {})
+    if data.kind is not DataKind.ARRAYS:
+        check_place(config)
+        check_unchanged(folder, config)
+        source = open_source(data)
+    elif pair is None:
+        raise UserError(
+            f"{folder.path} was trained on images in memory. Go on with it from Python: "
+            "josrc.resume(path, data=(X, y)), and test=(X_test, y_test) if it had them."
+        )
+    else:
+        source = source_of(pair, data, config.model.name, test)
+    if not source.images.in_memory:
+        known = skipped_now(folder, config)
+        return read_images(source, config.model_copy(update={"data": data}), console, known)
+    if not folder.noise.is_file():
+        write_noise_file(folder.noise, source.given, source.true, source.kind, source.digest)
+    return source
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that is looked at, and not trained: its images stay in their files.
+
+    Attributes:
+        folder: the run's.
+        config: what was run, with the place where its data is now.
+        source: its samples with the labels it began with.
+        changes: what has become of them; none where nobody can tell.
+    """
+
+    folder: RunFolder
+    config: RunConfig
+    source: Source
+    changes: Changes | None = None
+
+    def check_verdicts(self, rows: int) -> None:
+        """Raise an error unless there are as many verdicts as samples that need one."""
+        val = self.source.val
+        expected = len(self.source) + (
+            len(val) if val is not None and has_untrusted_labels(val) else 0
+        )
+        if rows != expected:
+            raise UserError(
+                f"{self.folder.audit / 'verdicts.csv'} has {rows:,} samples, but the data has "
+                f"{expected:,}. Write it anew: josrc audit {self.folder.path}"
+            )
+
+    def check_images(self) -> None:
+        """Raise an error if none of the images is there."""
+        if self.changes is not None and self.changes.all_gone:
+            raise UserError(
+                f"None of the {len(self.changes.names):,} images of {self.folder.path} is there, "
+                f"such as {self.source.paths[0]}. Say where they are now: --data-root NEW."
+            )
+
+
+def open_run(
+    path: str | Path, *, data_root: str | Path | None = None, pair: Sequence[Any] | None = None
+) -> Opened:
+    """A run and the data that its verdicts speak of.
+
+    Own images in files are those that the run's folder knows, whatever has become of them. All
+    other data is opened as it is.
+
+    Args:
+        path: the run folder.
+        data_root: where the data is now, if it has moved.
+        pair: the images and labels that the run began with, if it was such a pair.
+    """
+    folder = RunFolder(Path(path))
+    config = moved(load_run_config(folder), data_root)
+    if pair is not None or not folder.samples.is_file():
+        if config.data.kind is DataKind.ARRAYS and pair is None:
+            raise UserError(
+                f"{path} was trained on images in memory, and they are gone. What josrc found out: "
+                "josrc.Run.load(path).verdicts(). Its report was written when it ended; to write "
+                "it again from Python: josrc.report(path, data=(X, y))."
+            )
+        opened = config.data.model_copy(update={"resident": False})
+        lean = config.model_copy(update={"data": opened})
+        source = source_of_run(folder, lean, Terminal(quiet=True), pair)
+        return Opened(folder, config, source)
+    table, present = read_record(folder.samples, _home(config.data.path)), present_table(config)
+    skipped = set(skipped_now(folder, config)) if folder.skipped.is_file() else set()
+    as_labelled = config.data.noise == "none" and config.data.noise_file is None
+    table, changes = compare(table, present, skipped, as_labelled)
+    source = _recorded_source(table, config)
+    if folder.noise.is_file():
+        source = replace(source, true=read_truth(folder.noise))
+    if present is not None and config.data.test is None:
+        source = with_tests(source, present, skipped)
+    return Opened(folder, config, source, changes)
+
+
+def _recorded_source(table: Table, config: RunConfig) -> Source:
+    """A source of a run's own samples, with the labels it began with; no image is decoded."""
+    spec = spec_of_files(config.model)
+    table = replace(table, images=table.files.with_tile(spec.tile[0]))
+    train, val = (
+        replace(
+            part_of(table, np.flatnonzero(table.split == part), config.data),
+            crop=spec.crop,
+            mean=spec.mean,
+            std=spec.std,
+        )
+        for part in (TRAIN, VAL)
+    )
+    return replace(train, val=val if len(val) else None, skipped=())

@@ -11,18 +11,11 @@ from rich.console import Console, RenderableType
 
 from josrc import distributed
 from josrc._console import Terminal, say
-from josrc.config import OWN_IMAGES, RunConfig
-from josrc.data.duplicates import listed, tally
+from josrc.config import DataKind, RunConfig
+from josrc.data.duplicates import list_duplicates, tally
 from josrc.data.readers.arrays import NAME, source_of
-from josrc.data.source import (
-    IN_FILES,
-    Source,
-    check_name,
-    check_root,
-    is_own,
-    load_source,
-    with_noise,
-)
+from josrc.data.registry import check_root, full_name, kind_of, open_source
+from josrc.data.source import Source
 from josrc.engine.device import choose_device
 from josrc.engine.listeners import check_loggers, create_loggers
 from josrc.engine.listeners.base import Listener
@@ -32,13 +25,18 @@ from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
 from josrc.runs.audit import held_out_answers, report
 from josrc.runs.auto import sized_values
-from josrc.runs.data import doubtful, in_files, prepared, settled, source_of_run
+from josrc.runs.data import (
+    create_checked_method,
+    has_untrusted_labels,
+    read_images,
+    with_noise_rate,
+)
 from josrc.runs.intro import describe
 from josrc.runs.plots import Pictures, plot_views
-from josrc.runs.resolve import Values, load_run_config, merge, nested, resolve
+from josrc.runs.resolve import Values, ask, load_run_config, merge, nested
 from josrc.runs.run import Run
-from josrc.runs.snapshot import moved, write_record
-from josrc.verdicts.duplicates import DUPLICATES, write_copies
+from josrc.runs.snapshot import moved, source_of_run, write_record
+from josrc.verdicts.duplicates import DUPLICATES, write_duplicates
 from josrc.verdicts.judge_run import write_audit
 from josrc.verdicts.report.page import NoPicturesError, write_report
 
@@ -83,19 +81,6 @@ def configure(
     return plan(data, recipe=recipe, layers=layers, **options)[0]
 
 
-def _check_known(config: RunConfig) -> None:
-    """Options for own images have no meaning for the small data sets that josrc knows by name."""
-    fields = type(config.data).model_fields
-    if config.data.name in IN_FILES:
-        return
-    for key in ("test", "val", "path_column", "label_column", "allow_outside"):
-        if getattr(config.data, key) != fields[key].default:
-            raise UserError(
-                f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
-                "its own labels and test images."
-            )
-
-
 def plan(
     data: Data,
     *,
@@ -104,34 +89,49 @@ def plan(
     **options: Any,
 ) -> tuple[RunConfig, Source | None]:
     """The configuration of a run, and own images already opened: their number decides settings."""
-    arrays = None if isinstance(data, str | Path) else data
-    test = options.pop("test") if arrays is not None and "test" in options else None
-    name = NAME if arrays is not None else str(data)
-    if arrays is None:
-        check_name(name)
+    if isinstance(data, str | Path):
+        pair, test = None, None
+        kind = kind_of(str(data))
+        name = full_name(str(data), kind)
+    else:
+        pair, test = data, options.pop("test", None)
+        name, kind = NAME, DataKind.ARRAYS
+    request = ask(name, kind, recipe, [*layers, _chosen(options)])
+    asked = request.config
+    check_loggers(asked.log)
+    check_root(asked.data)
+    if kind.is_named:
+        _check_known(asked)
+        return request.resolve(), None
+    if pair is None:
+        source = open_source(asked.data)
+    else:
+        source = source_of(pair, asked.data, asked.model.name, test)
+    return request.resolve(sized_values(source, asked.model)), source
+
+
+def _chosen(options: Mapping[str, Any]) -> Values:
+    """Options as nested values; those that are none say nothing."""
     chosen: Values = {}
     for option, value in options.items():
         if option not in OPTIONS:
             raise UserError(f"Unknown option '{option}'.{closest(option, list(OPTIONS))}")
         if value is not None:
             chosen = merge(chosen, nested(OPTIONS[option], value))
-    layers = [*layers, chosen]
-    if arrays is None and not is_own(name):
-        config = resolve(name, recipe, layers)
-        check_loggers(config.log)
-        _check_known(config)
-        return config, None
-    if arrays is None and not name.startswith("hf:"):
-        name = str(Path(name).expanduser().absolute())
-    first = resolve(name, recipe, layers, base={})
-    check_loggers(first.log)
-    check_root(name, first.data.root)
-    if arrays is None:
-        source = load_source(first.data)
-    else:
-        source = source_of(arrays, first.data, first.model.name, test)
-    config = resolve(name, recipe, layers, base=sized_values(source, first.model))
-    return config, source if in_files(source) else with_noise(source, config.data)
+    return chosen
+
+
+def _check_known(config: RunConfig) -> None:
+    """Options for own images have no meaning for the data sets that are in memory."""
+    fields = type(config.data).model_fields
+    if config.data.kind is DataKind.PUBLISHED:
+        return
+    for key in ("test", "val", "path_column", "label_column", "allow_outside"):
+        if getattr(config.data, key) != fields[key].default:
+            raise UserError(
+                f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
+                "its own labels and test images."
+            )
 
 
 def train(
@@ -178,24 +178,25 @@ def start(
 ) -> Run:
     """Begin a run; ``source`` is its data, where that is already open."""
     if source is None:
-        source = distributed.one_first(lambda: load_source(config.data))
-    folder = distributed.from_main(lambda: _prepared_folder(out, config, overwrite))
-    if in_files(source):
-        source = _prepared_once(source, config, console)
-    config = settled(config, source)
-    trainer = Trainer(config, source, folder, _hearing(folder, config, console))
+        source = distributed.main_first(lambda: open_source(config.data))
+    folder = distributed.broadcast(lambda: _prepared_folder(out, config, overwrite))
+    method = create_checked_method(config, source)
+    if not source.images.in_memory:
+        source = _read_once(source, config, console)
+    config = with_noise_rate(config, source)
+    trainer = Trainer(config, source, folder, _listeners(folder, config, console), method=method)
     with _locked(folder):
         if distributed.is_main():
             folder.clear()
-            if source.in_own_files and config.data.name not in IN_FILES:
+            if source.images.has_paths and not config.data.kind.is_named:
                 write_record(folder.samples, source)
-            if source.copies is not None:
-                write_copies(folder.audit / DUPLICATES, listed(source))
+            if source.duplicates is not None:
+                write_duplicates(folder.audit / DUPLICATES, list_duplicates(source))
             folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
-        if config.recipe == OWN_IMAGES:
-            say(console, describe(trainer.program, config, source))
-        found = [] if console.quiet else tally(listed(source)).sentences()
+        if not config.data.kind.is_named:
+            say(console, describe(trainer.state, config, source))
+        found = [] if console.quiet else tally(list_duplicates(source)).sentences()
         if found:
             say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
         return complete(trainer)
@@ -208,7 +209,7 @@ def _prepared_folder(out: Path | None, config: RunConfig, overwrite: bool) -> Ru
     return folder
 
 
-def _hearing(folder: RunFolder, config: RunConfig, console: Console) -> list[Listener]:
+def _listeners(folder: RunFolder, config: RunConfig, console: Console) -> list[Listener]:
     """Who hears of a run: of several processes nobody but the first speaks."""
     if not distributed.is_main():
         return []
@@ -257,8 +258,8 @@ def resume(
         config = config.model_copy(update={"device": device})
     with _locked(folder):
         source = source_of_run(folder, config, console, data, test)
-        hearing = _hearing(folder, config, console)
-        trainer = Trainer(config, source, folder, hearing, resuming=True)
+        hear = _listeners(folder, config, console)
+        trainer = Trainer(config, source, folder, hear, resuming=True)
         if source.test_images is None and any(row.get("test_accuracy") for row in trainer.rows):
             raise UserError(
                 f"{path} was tested on images that are missing now. Give them again: "
@@ -268,23 +269,23 @@ def resume(
         return complete(trainer)
 
 
-def _prepared_once(source: Source, config: RunConfig, console: Console) -> Source:
+def _read_once(source: Source, config: RunConfig, console: Console) -> Source:
     """Own images checked by the first process; the others take its word for which are sound."""
-    own = prepared(source, config, console) if distributed.is_main() else None
-    skipped = distributed.from_main(lambda: [path for path, _ in own.skipped or ()] if own else [])
-    return prepared(source, config, console, skipped) if own is None else own
+    own = read_images(source, config, console) if distributed.is_main() else None
+    skipped = distributed.broadcast(lambda: [path for path, _ in own.skipped or ()] if own else [])
+    return read_images(source, config, console, skipped) if own is None else own
 
 
 def complete(trainer: Trainer) -> Run:
     """Show what the network will see, train to the end, and judge every sample."""
-    folder, program = trainer.folder, trainer.program
+    folder, state = trainer.folder, trainer.state
     if distributed.is_main():
         plot_views(trainer.source, trainer.config, folder.plots / "views.png")
 
     def finish(summary: dict[str, Any]) -> None:
-        held_out = held_out_answers(program) if doubtful(trainer.source.val) else None
+        held_out = held_out_answers(state) if has_untrusted_labels(trainer.source.val) else None
         if distributed.is_main():
-            write_audit(folder.audit, program.ledger.arrays(), trainer.source, held_out)
+            write_audit(folder.audit, state.ledger.arrays(), trainer.source, held_out)
             with suppress(NoPicturesError):  # they went away meanwhile: verdicts need none
                 write_report(folder, trainer.config, trainer.source, summary)
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from josrc._console import clipped
 from josrc._io import readable, write_csv
-from josrc.data.duplicates import PARTS, Copy, tally
+from josrc.data.duplicates import PARTS, Duplicate, tally
 from josrc.verdicts.rule import Vector
 from josrc.verdicts.table import TITLES
 
 DUPLICATES = "duplicates.csv"
 
 
-def write_copies(path: Path, copies: Iterable[Copy]) -> None:
+def write_duplicates(path: Path, copies: Iterable[Duplicate]) -> None:
     """Write a line a copy, those that are alike one after the other."""
-    write_csv(path, chain([Copy._fields], copies))
+    write_csv(path, chain([Duplicate._fields], copies))
 
 
-def read_copies(path: Path) -> Iterator[Copy]:
+def read_duplicates(path: Path) -> Iterator[Duplicate]:
     """The lines of a file; none if a run has no such file."""
     if not path.is_file():
         return
@@ -33,10 +33,10 @@ def read_copies(path: Path) -> Iterator[Copy]:
         lines = csv.reader(file)
         next(lines, None)
         for group, part, row, name, label, verdict in lines:
-            yield Copy(int(group), part, int(row), name, label, verdict)
+            yield Duplicate(int(group), part, int(row), name, label, verdict)
 
 
-def judge_copies(path: Path, group: Vector) -> None:
+def judge_duplicates(path: Path, group: Vector) -> None:
     """Give the copies of a run the verdicts on their labels; test images have none.
 
     Args:
@@ -44,17 +44,17 @@ def judge_copies(path: Path, group: Vector) -> None:
         group: verdicts on every sample, ``(N,)``, in the order of ``verdicts.csv``.
     """
 
-    def judged(copy: Copy) -> Copy:
+    def judged(copy: Duplicate) -> Duplicate:
         known = copy.part != PARTS[-1] and copy.row < len(group)
         return copy._replace(verdict=TITLES[int(group[copy.row])] if known else "")
 
     if path.is_file():
-        write_copies(path, map(judged, read_copies(path)))
+        write_duplicates(path, map(judged, read_duplicates(path)))
 
 
-def shown_copies(path: Path) -> dict[str, Any] | None:
+def describe_duplicates(path: Path) -> dict[str, Any] | None:
     """What a report says of the copies in a file; none if there are no copies."""
-    found = tally(read_copies(path))
+    found = tally(read_duplicates(path))
     if not found.pictures:
         return None
     named = [

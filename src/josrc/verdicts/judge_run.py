@@ -14,7 +14,7 @@ from josrc._console import clipped
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS
 from josrc.errors import UserError, reason
-from josrc.verdicts.duplicates import DUPLICATES, judge_copies
+from josrc.verdicts.duplicates import DUPLICATES, judge_duplicates
 from josrc.verdicts.reasons import held_out_reasons
 from josrc.verdicts.rule import (
     Findings,
@@ -88,7 +88,7 @@ def write_audit(
         parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     groups = np.concatenate([part.verdicts.group for part in parts])
-    judge_copies(folder / DUPLICATES, groups)
+    judge_duplicates(folder / DUPLICATES, groups)
     summary = summarise(parts, source.closed_names)
     summary["noise_rate_low"] = min(least, summary["noise_rate"])
     summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from josrc.data.image_files import ImageFiles
-from josrc.data.packed_strings import Index, Strings
+from josrc.data.packed_strings import Index, PackedStrings
 from josrc.errors import UserError
 
 SHOWN = 3  # examples of a fault
@@ -84,16 +84,16 @@ def read_lines(path: Path, advice: str) -> Iterator[tuple[int, bytes]]:
         raise UserError(f"{path}: {reason}.\n{advice}") from None
 
 
-def strings_of(lines: Iterable[bytes]) -> Strings:
+def strings_of(lines: Iterable[bytes]) -> PackedStrings:
     """Many lines as one block, in little memory."""
     block, ends = bytearray(), array("q")
     for line in lines:
         block += line
         ends.append(len(block))
-    return Strings(bytes(block), np.array(ends, dtype=np.int64))
+    return PackedStrings(bytes(block), np.array(ends, dtype=np.int64))
 
 
-def first_of_each(names: Strings) -> Index:
+def first_of_each(names: PackedStrings) -> Index:
     """Places of the strings without those that stood before, in order."""
     return np.sort(np.unique(names.hashes(), return_index=True)[1]).astype(np.int64)
 

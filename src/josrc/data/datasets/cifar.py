@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from josrc.config import DataConfig
+from josrc.data.images import ArrayImages
 from josrc.data.source import Source
 from josrc.errors import UserError, sentence
 
@@ -24,29 +26,26 @@ SUPERCLASS = [
 ]  # fmt: skip
 
 
-def load_closed(root: Path | None) -> Source:
-    """CIFAR100N-C: all 100 classes are classes of the task."""
-    return _load("cifar100n-c", root, CLASSES)
+# Number of classes of the task: all of them, or without those that are foreign.
+CLOSED = {"cifar100n-c": CLASSES, "cifar80n-o": OPEN_FROM}
 
 
-def load_open(root: Path | None) -> Source:
-    """CIFAR80N-O: all 50,000 training images, of which the last 20 classes' are foreign."""
-    return _load("cifar80n-o", root, OPEN_FROM)
-
-
-def _load(name: str, root: Path | None, closed: int) -> Source:
-    train, test = _read(root, train=True), _read(root, train=False)
+def open_source(config: DataConfig) -> Source:
+    """All 50,000 training images; of CIFAR80N-O those of the last 20 classes are foreign."""
+    closed = CLOSED[config.name]
+    train, test = _read(config.root, train=True), _read(config.root, train=False)
     test_labels = np.array(test.targets, dtype=np.int64)
     known = test_labels < closed
     true = np.array(train.targets, dtype=np.int64)
     return Source(
-        name=name,
-        images=train.data,
+        name=config.name,
+        data_kind=config.kind,
+        images=ArrayImages(train.data),
         true=true,
         given=true,
         class_names=list(train.classes),
         closed=closed,
-        test_images=test.data[known],
+        test_images=ArrayImages(test.data[known]),
         test_labels=test_labels[known],
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,

@@ -26,7 +26,7 @@ from josrc.data.datasets._published import (
 )
 from josrc.data.image_files import ImageFiles
 from josrc.data.noise import Labels
-from josrc.data.packed_strings import Strings
+from josrc.data.packed_strings import PackedStrings
 from josrc.data.readers.table import TEST, TRAIN, VAL, Table
 from josrc.data.source import Source
 from josrc.errors import UserError
@@ -55,15 +55,15 @@ def open_source(config: DataConfig) -> Source:
         raise UserError(
             "clothing1m has images of its own for tests and validation: no --test/--val."
         )
-    copy = Copy.at(config.root)
-    table = copy.table(config.protocol or "noisy")
+    layout = Layout.at(config.root)
+    table = layout.table(config.protocol or "noisy")
     source = assemble(table, config, None)
     # These labels are people's: what agrees with them is right.
     return replace(source, val=source.val and replace(source.val, true=source.val.given))
 
 
 @dataclass(frozen=True)
-class Copy:
+class Layout:
     """A copy of the data set on disk.
 
     Attributes:
@@ -75,7 +75,7 @@ class Copy:
     lists: Path
 
     @classmethod
-    def at(cls, root: Path | None) -> Copy:
+    def at(cls, root: Path | None) -> Layout:
         """The copy in a folder, its text files found."""
         root = needed_root(root, "clothing1m", ADVICE)
         inner = root / "annotations"
@@ -139,7 +139,7 @@ class Copy:
 
     def _part(
         self, name: str, split: int, labels: dict[bytes, int], clean: dict[bytes, int]
-    ) -> tuple[Strings, Labels, Labels, NDArray[np.int8]]:
+    ) -> tuple[PackedStrings, Labels, Labels, NDArray[np.int8]]:
         """Paths of a list, their labels, their split, and whether people agree with the labels."""
         found, checked = array("b"), array("b")
 
@@ -159,10 +159,10 @@ class Copy:
         return names, given, np.full(len(names), split, dtype=np.int64), verified
 
 
-def _joined(parts: list[Strings]) -> Strings:
+def _joined(parts: list[PackedStrings]) -> PackedStrings:
     starts = np.cumsum([0, *(len(part.block) for part in parts)])
     ends = [part.ends + start for part, start in zip(parts, starts, strict=False)]
-    return Strings(b"".join(part.block for part in parts), np.concatenate(ends))
+    return PackedStrings(b"".join(part.block for part in parts), np.concatenate(ends))
 
 
 # --- josrc doctor --------------------------------------------------------------------------------
@@ -175,29 +175,29 @@ def check(root: Path | None, console: Any = None) -> Iterator[str]:
 
 def findings(root: Path | None) -> Iterator[Finding]:
     """All that can be said of a copy without decoding an image."""
-    copy = Copy.at(root)
-    absent = [name for name in (*LISTS, *LABELLED, NAMES) if not (copy.lists / name).is_file()]
+    layout = Layout.at(root)
+    absent = [name for name in (*LISTS, *LABELLED, NAMES) if not (layout.lists / name).is_file()]
     for name in absent:
-        yield Finding(f"{copy.lists / name}: is missing", True)
+        yield Finding(f"{layout.lists / name}: is missing", True)
     if NAMES not in absent:
-        names = list(copy.keys(NAMES))
+        names = list(layout.keys(NAMES))
         yield counted(NAMES, len(names), CLASSES)
     wrong = Fault("lines name no class")
-    labels = {name: copy.labels(name, wrong) for name in LABELLED if name not in absent}
+    labels = {name: layout.labels(name, wrong) for name in LABELLED if name not in absent}
     for name, found in labels.items():
         yield counted(name, len(found), LABELLED[name])
     yield from wrong.findings()
     for name in LISTS:
         if name not in absent:
             own = NOISY_LABELS if name == NOISY_TRAIN else CLEAN_LABELS
-            yield from _list_findings(copy, name, labels.get(own))
+            yield from _list_findings(layout, name, labels.get(own))
 
 
-def _list_findings(copy: Copy, name: str, labels: dict[bytes, int] | None) -> Iterator[Finding]:
-    names = strings_of(copy.keys(name))
+def _list_findings(layout: Layout, name: str, labels: dict[bytes, int] | None) -> Iterator[Finding]:
+    names = strings_of(layout.keys(name))
     yield counted(name, len(names), LISTS[name])
     unlabelled = Fault(f"images of {name} have no label")
-    for key in copy.keys(name) if labels is not None else ():
+    for key in layout.keys(name) if labels is not None else ():
         if labels is not None and key not in labels:
             unlabelled.add(key.decode("utf-8", "replace"))
     yield from unlabelled.findings()
@@ -206,6 +206,6 @@ def _list_findings(copy: Copy, name: str, labels: dict[bytes, int] | None) -> It
     for place in again.tolist():
         twice.add(names[place])
     yield from twice.findings()
-    missing = missing_images(ImageFiles(names, copy.root))
+    missing = missing_images(ImageFiles(names, layout.root))
     missing.what = f"images of {name} are missing"
     yield from missing.findings()

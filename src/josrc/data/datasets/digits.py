@@ -1,9 +1,13 @@
 """``digits-o``: scikit-learn's 8x8 digits as a small open-set problem that needs no download."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from josrc.config import DataConfig, DataKind
+from josrc.data.images import ArrayImages
 from josrc.data.source import Source
 
 CLOSED = 8
@@ -11,7 +15,7 @@ TEST_SHARE = 0.25
 SPLIT_SEED = 0
 
 
-def load(root: Path | None = None) -> Source:
+def open_source(config: DataConfig) -> Source:
     """Digits 0 to 7 are the classes; all 8s and 9s are out of distribution, in training only."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -26,14 +30,21 @@ def load(root: Path | None = None) -> Source:
     train = np.sort(np.concatenate([train, np.flatnonzero(labels >= CLOSED)]))
     test = np.sort(test)
     return Source(
-        name="digits-o",
-        images=images[train],
+        name=config.name,
+        data_kind=config.kind,
+        images=ArrayImages(images[train]),
         true=labels[train],
         given=labels[train],
         class_names=[str(digit) for digit in range(10)],
         closed=CLOSED,
-        test_images=images[test],
+        test_images=ArrayImages(images[test]),
         test_labels=labels[test],
         mean=(0.305,),
         std=(0.376,),
     )
+
+
+def check(root: Path | None, console: Any) -> Iterator[str]:
+    """For ``josrc doctor``: if it loads it is whole."""
+    source = open_source(DataConfig(name="digits-o", kind=DataKind.BUILTIN))
+    yield f"It comes with scikit-learn: {len(source):,} training images."

@@ -46,19 +46,19 @@ ADVICE = (
 
 def open_source(config: DataConfig) -> Source:
     """What is trained and tested on; no image is decoded yet."""
-    copy = Copy.at(config.root, config.test)
-    return assemble(copy.training(), config, copy.testing())
+    layout = Layout.at(config.root, config.test)
+    return assemble(layout.training(), config, layout.testing())
 
 
 @dataclass(frozen=True)
-class Copy:
-    """Copies of Food101N and of Food-101 on disk."""
+class Layout:
+    """Duplicates of Food101N and of Food-101 on disk."""
 
     root: Path
     test: Path
 
     @classmethod
-    def at(cls, root: Path | None, test: Path | None = None) -> Copy:
+    def at(cls, root: Path | None, test: Path | None = None) -> Layout:
         """Both data sets, found from the folder of the first."""
         root = needed_root(root, "food101n", ADVICE)
         root = root / UNPACKED if (root / UNPACKED).is_dir() else root
@@ -170,25 +170,25 @@ def check(root: Path | None, console: Any = None) -> Iterator[str]:
 
 def findings(root: Path | None, test: Path | None = None) -> Iterator[Finding]:
     """All that can be said of a copy without decoding an image."""
-    copy = Copy.at(root, test)
+    layout = Layout.at(root, test)
     lists = ("classes.txt", "imagelist.tsv", *VERIFIED)
-    paths = [copy.root / "meta" / name for name in lists]
+    paths = [layout.root / "meta" / name for name in lists]
     absent = [path for path in paths if not path.is_file()]
     for path in absent:
         yield Finding(f"{path}: is missing", True)
-    names = [] if paths[0] in absent else copy.class_names()
+    names = [] if paths[0] in absent else layout.class_names()
     if names:
         yield counted("classes.txt", len(names), CLASSES)
     if paths[1] not in absent:
-        keys = list(copy.keys())
-        yield from _image_findings("imagelist.tsv", keys, IMAGES, copy.root, names)
-        yield from _verified_findings(copy, set(keys))
-    meta = copy.test / "meta"
+        keys = list(layout.keys())
+        yield from _image_findings("imagelist.tsv", keys, IMAGES, layout.root, names)
+        yield from _verified_findings(layout, set(keys))
+    meta = layout.test / "meta"
     if not any((meta / name).is_file() for name in ("test.txt", "test.json")):
         yield Finding(f"{meta / 'test.txt'}: is missing (the test set is Food-101's)", True)
         return
     yield from _image_findings(
-        "Food-101's test images", copy.test_keys(), TEST_IMAGES, copy.test, names
+        "Food-101's test images", layout.test_keys(), TEST_IMAGES, layout.test, names
     )
 
 
@@ -206,12 +206,12 @@ def _image_findings(
     yield from missing.findings()
 
 
-def _verified_findings(copy: Copy, keys: set[bytes]) -> Iterator[Finding]:
+def _verified_findings(layout: Layout, keys: set[bytes]) -> Iterator[Finding]:
     wrong, foreign = Fault("lines say neither 0 nor 1"), Fault("checked labels of no listed image")
     for name, published in VERIFIED.items():
-        if not (copy.root / "meta" / name).is_file():
+        if not (layout.root / "meta" / name).is_file():
             continue
-        found = copy.verified(name, wrong)
+        found = layout.verified(name, wrong)
         yield counted(f"{name}, of listed images", len(found.keys() & keys), published)
         for key in found.keys() - keys:
             foreign.add(f"{name} {key.decode('utf-8', 'replace')}")

@@ -1,4 +1,7 @@
-"""Readers: what a folder, a manifest or a hub data set says of its images."""
+"""Readers: what a folder, a manifest or a hub data set says of its images.
+
+A new sort of data is one more class, with a name for it in ``DataKind``.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +11,23 @@ from pathlib import Path
 
 from josrc.config import DataConfig
 from josrc.data.image_files import ImageFiles
-from josrc.data.packed_strings import Strings
-from josrc.data.readers.folder import image_files, read_folder
-from josrc.data.readers.hub import HUB, is_saved_dataset, read_hub
-from josrc.data.readers.manifest import MANIFESTS, read_manifest
-from josrc.data.readers.table import Table, checked
+from josrc.data.packed_strings import PackedStrings
+from josrc.data.readers.folder import FolderReader, image_files
+from josrc.data.readers.hub import HubReader
+from josrc.data.readers.manifest import ManifestReader, is_manifest, read_manifest
+from josrc.data.readers.table import Reader, Table, checked
 from josrc.errors import UserError
 
+# Who is asked first: a saved Hugging Face data set is a folder too.
+READERS: tuple[type[Reader], ...] = (HubReader, FolderReader, ManifestReader)
 
-def read_table(name: str, config: DataConfig) -> Table:
-    """The images of a path or of ``hf:NAME``."""
-    path = Path(name)
-    if name.startswith(HUB) or is_saved_dataset(path):
-        table = read_hub(name, config)
-    elif path.is_dir():
-        table = read_folder(path)
-    elif path.suffix.lower() in MANIFESTS:
-        table = read_manifest(path, config)
-    elif not path.exists():
-        raise UserError(f"{path} does not exist.")
-    else:
-        raise UserError(
-            f"{path} is neither a folder of class folders nor a manifest ({', '.join(MANIFESTS)})."
-        )
-    return checked(name, table)
+
+def read_table(config: DataConfig) -> Table:
+    """The images of a path or of a data set on the hub."""
+    if config.path is not None and not config.path.exists():
+        raise UserError(f"{config.path} does not exist.")
+    reader = next(reader for reader in READERS if reader.kind is config.kind)
+    return checked(config.place, reader.read(config))
 
 
 def list_images(paths: Sequence[Path], config: DataConfig) -> tuple[ImageFiles, Mapping[str, int]]:
@@ -48,11 +44,10 @@ def list_images(paths: Sequence[Path], config: DataConfig) -> tuple[ImageFiles, 
                 raise UserError(f"{path} does not exist.")
             if path.is_dir():
                 yield from image_files(path, left_out)
-            elif path.suffix.lower() in MANIFESTS:
+            elif is_manifest(path):
                 images = read_manifest(path, config, needed=("path",)).images
-                assert isinstance(images, ImageFiles)
                 yield from map(images.location, range(len(images)))
             else:
                 yield str(path)
 
-    return ImageFiles(Strings.of(names()), Path.cwd()), left_out
+    return ImageFiles(PackedStrings.of(names()), Path.cwd()), left_out

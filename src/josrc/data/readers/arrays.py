@@ -11,12 +11,13 @@ import numpy as np
 
 from josrc.config import DataConfig
 from josrc.data.assemble import assemble
-from josrc.data.duplicates import copies_in_memory
+from josrc.data.duplicates import duplicates_in_memory
 from josrc.data.image_files import ImageFiles
+from josrc.data.images import ArrayImages, Images, Pixels
 from josrc.data.noise import Labels
-from josrc.data.packed_strings import Strings
-from josrc.data.readers.table import Builder, Table, checked
-from josrc.data.source import Images, Pixels, Source
+from josrc.data.packed_strings import PackedStrings
+from josrc.data.readers.table import Table, TableBuilder, checked
+from josrc.data.source import Source, with_noise
 from josrc.errors import UserError
 from josrc.models.factory import expected_images
 
@@ -27,7 +28,7 @@ NAME = "arrays"
 def source_of(
     data: Sequence[Any], config: DataConfig, model: str, test: Sequence[Any] | None = None
 ) -> Source:
-    """A source of images and labels.
+    """A source of images and labels, with label noise if they are in memory.
 
     Args:
         data: ``(X, y)``. X is an array of images, ``(N, height, width)`` or ``(N, height, width,
@@ -42,14 +43,15 @@ def source_of(
     if testing is not None and not alike(table.images, testing.images):
         raise UserError("Training and test images are both paths, or both arrays of one size.")
     source = assemble(table, config, testing)
-    if isinstance(source.images, ImageFiles):
+    if not isinstance(source.images, ArrayImages):
         return source
     if model != "cnn7" and source.images.shape[3] == 3:
         _, mean, std = expected_images(model)
     else:
-        mean, std = channel_statistics(source.images)
-    copies = copies_in_memory(source)
-    return replace(source, mean=mean, std=std, skipped=None, copies=copies)
+        mean, std = channel_statistics(source.images.pixels)
+    found = duplicates_in_memory(source)
+    source = replace(source, mean=mean, std=std, skipped=None, duplicates=found)
+    return with_noise(source, config)
 
 
 def table_of(data: Sequence[Any]) -> Table:
@@ -63,7 +65,7 @@ def table_of(data: Sequence[Any]) -> Table:
     if isinstance(images, ImageFiles):
         ids = images.names
     else:
-        ids = Strings.of(map(str, range(len(images))))
+        ids = PackedStrings.of(map(str, range(len(images))))
     return Table(images, labels, names, ids, np.zeros(len(labels), dtype=np.int64))
 
 
@@ -89,7 +91,7 @@ def check_labels(values: Any) -> None:
 def class_numbers(values: Any) -> tuple[Labels, list[str]]:
     """Classes as numbers, in the order in which manifests have them."""
     check_labels(values)
-    found = Builder()
+    found = TableBuilder()
     for value in np.asarray(values).ravel().tolist():
         found.add("", str(value), "", 0)
     return found.labelled()
@@ -102,7 +104,7 @@ def images_of(values: Any) -> Images:
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OUS":
         listed = [str(value) for value in values] if are_paths(values) else None
         if listed is not None:
-            return ImageFiles(Strings.of(listed), Path.cwd())
+            return ImageFiles(PackedStrings.of(listed), Path.cwd())
     pixels = np.asarray(values)
     if pixels.ndim == 3:
         pixels = pixels[..., None]
@@ -120,7 +122,7 @@ def images_of(values: Any) -> Images:
         pixels = np.round(pixels * 255)
     elif pixels.dtype != np.uint8:
         raise UserError(f"Pixels are uint8, or floats from 0 to 1, and not {pixels.dtype}.")
-    return np.ascontiguousarray(pixels.astype(np.uint8, copy=False))
+    return ArrayImages(np.ascontiguousarray(pixels.astype(np.uint8, copy=False)))
 
 
 def are_paths(values: Any) -> bool:
@@ -130,9 +132,7 @@ def are_paths(values: Any) -> bool:
 
 def alike(one: Images, other: Images) -> bool:
     """Whether two sets of images can be seen by one network."""
-    if isinstance(one, ImageFiles) or isinstance(other, ImageFiles):
-        return isinstance(one, ImageFiles) and isinstance(other, ImageFiles)
-    return one.shape[1:] == other.shape[1:]
+    return one.in_memory == other.in_memory and one.shape[1:] == other.shape[1:]
 
 
 def channel_statistics(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -8,11 +8,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from josrc.data.readers.table import SPLITS, TRAIN, Builder, Table
+from josrc.config import DataConfig, DataKind
+from josrc.data.readers.table import SPLITS, TRAIN, Reader, Table, TableBuilder
 from josrc.errors import UserError, reason
 
 # What only a run folder of josrc has: its pictures are no data.
 RUN_FILES = {"config.yaml", "environment.json", "noise.npz"}
+
+
+class FolderReader(Reader):
+    """Class folders, each with the images of one class below it."""
+
+    kind = DataKind.FOLDER
+
+    @staticmethod
+    def claims(name: str) -> bool:
+        """Any folder."""
+        return Path(name).expanduser().is_dir()
+
+    @staticmethod
+    def read(config: DataConfig) -> Table:
+        """Files in the order of their names."""
+        return read_folder(Path(config.place))
 
 
 def read_folder(root: Path) -> Table:
@@ -20,7 +37,7 @@ def read_folder(root: Path) -> Table:
     folders = _subfolders(root)
     parts = {name: SPLITS[name.lower()] for name in folders if name.lower() in SPLITS}
     split = len(parts) == len(folders) and TRAIN in parts.values()
-    found, left_out = Builder(), Counter[str]()
+    found, left_out = TableBuilder(), Counter[str]()
     left_out.update(LOOSE for _ in _loose(root) if split)
     for part, place in parts.items() if split else [("", TRAIN)]:
         left_out.update(LOOSE for _ in _loose(root / part))

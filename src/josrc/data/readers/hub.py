@@ -7,14 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from josrc.config import DataConfig
+from josrc.config import HUB, DataConfig, DataKind
 from josrc.data.image_files import HubImages
 from josrc.data.readers._extras import library
 from josrc.data.readers.manifest import columns_of, whole
-from josrc.data.readers.table import SPLITS, Builder, Table
+from josrc.data.readers.table import SPLITS, Reader, Table, TableBuilder
 from josrc.errors import UserError, sentence
 
-HUB = "hf:"
+
+class HubReader(Reader):
+    """What the library ``datasets`` loads."""
+
+    kind = DataKind.HUB
+
+    @staticmethod
+    def claims(name: str) -> bool:
+        """``hf:NAME``, or a folder that ``save_to_disk`` wrote."""
+        return name.startswith(HUB) or is_saved_dataset(Path(name).expanduser())
+
+    @staticmethod
+    def read(config: DataConfig) -> Table:
+        """Rows in their order, split by split."""
+        return read_hub(config.place, config)
 
 
 def is_saved_dataset(path: Path) -> bool:
@@ -33,7 +47,7 @@ def read_hub(name: str, config: DataConfig) -> Table:
     except Exception as error:  # network, hub and files fail in many ways
         raise UserError(f"{name} can't be loaded: {sentence(error)}") from None
     parts = dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
-    found, used = Builder(), []
+    found, used = TableBuilder(), []
     kinds: dict[str, str] = {}
     for part, rows in parts.items():
         if part.lower() in SPLITS:
@@ -52,7 +66,7 @@ def read_hub(name: str, config: DataConfig) -> Table:
     return Table(images, table.labels, table.class_names, table.ids, table.split)
 
 
-def _add_hub_rows(found: Builder, rows: Any, part: str, columns: dict[str, str]) -> None:
+def _add_hub_rows(found: TableBuilder, rows: Any, part: str, columns: dict[str, str]) -> None:
     names = getattr(rows.features[columns["label"]], "names", None)
     for number, label in enumerate(map(whole, rows[columns["label"]])):
         text = None if label in (None, -1, "") else str(label)

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from josrc.config import DataConfig
+from josrc.config import DataConfig, DataKind
 from josrc.data.readers._extras import library
-from josrc.data.readers.table import SPLITS, Builder, Table
+from josrc.data.readers.table import SPLITS, Reader, Table, TableBuilder
 from josrc.errors import UserError, closest, reason
 
 MANIFESTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -36,12 +36,40 @@ Row = tuple[Any, Any, Any, Any]
 Find = Callable[[Sequence[str]], dict[str, str]]
 
 
+class ManifestReader(Reader):
+    """A file with a row for each image."""
+
+    kind = DataKind.MANIFEST
+
+    @staticmethod
+    def claims(name: str) -> bool:
+        """Whatever is there and no folder."""
+        path = Path(name).expanduser()
+        return path.exists() and not path.is_dir()
+
+    @staticmethod
+    def read(config: DataConfig) -> Table:
+        """Rows in their order."""
+        path = Path(config.place)
+        if not is_manifest(path):
+            known = ", ".join(MANIFESTS)
+            raise UserError(
+                f"{path} is neither a folder of class folders nor a manifest ({known})."
+            )
+        return read_manifest(path, config)
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a file's name says that it is one."""
+    return path.suffix.lower() in MANIFESTS and not path.is_dir()
+
+
 def read_manifest(
     path: Path, config: DataConfig, needed: Sequence[str] = ("path", "label")
 ) -> Table:
     """The images of a manifest; those columns must be there."""
     root = path.absolute().parent
-    found = Builder()
+    found = TableBuilder()
     try:
         for number, row in enumerate(rows_of(path, config, needed), start=1):
             _add(found, row, number, path, root, config.allow_outside)
@@ -55,7 +83,7 @@ def read_manifest(
 
 
 def _add(
-    found: Builder, row: Row, number: int, path: Path, root: Path, allow_outside: bool
+    found: TableBuilder, row: Row, number: int, path: Path, root: Path, allow_outside: bool
 ) -> None:
     name, label, sample_id, split = map(text_of, row)
     place = SPLITS.get((split or "").lower())

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc.config import DataConfig, DataKind
 from josrc.data.image_files import ImageFiles
+from josrc.data.images import Images
 from josrc.data.noise import Labels
-from josrc.data.packed_strings import Index, Strings
+from josrc.data.packed_strings import Index, PackedStrings
 from josrc.errors import UserError
 
 TRAIN, VAL, TEST = 0, 1, 2
@@ -39,22 +43,24 @@ class Table:
         left_out: how many files of which kinds lie among them that are no pictures.
     """
 
-    images: ImageFiles | NDArray[np.uint8]
+    images: Images
     labels: Labels
     class_names: list[str]
-    ids: Strings
+    ids: PackedStrings
     split: Labels
     verified: NDArray[np.int8] | None = None
     verified_held: NDArray[np.int8] | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
 
-    def images_at(self, index: Index) -> ImageFiles | NDArray[np.uint8]:
-        """Some of the images; if it is all of them they are not copied."""
-        if len(index) == len(self.ids):
-            return self.images
-        return (
-            self.images.take(index) if isinstance(self.images, ImageFiles) else self.images[index]
-        )
+    @property
+    def files(self) -> ImageFiles:
+        """The images of a table that names files."""
+        assert isinstance(self.images, ImageFiles)
+        return self.images
+
+    def images_at(self, index: Index) -> Images:
+        """Some of the images in their order; if it is all of them they are not copied."""
+        return self.images if len(index) == len(self.ids) else self.images.take(index)
 
 
 def checked(name: str, table: Table) -> Table:
@@ -71,7 +77,27 @@ def checked(name: str, table: Table) -> Table:
     return table
 
 
-class Builder:
+class Reader(ABC):
+    """Knows one sort of data by its name, and what it says of its images.
+
+    Attributes:
+        kind: that sort.
+    """
+
+    kind: ClassVar[DataKind]
+
+    @staticmethod
+    @abstractmethod
+    def claims(name: str) -> bool:
+        """Whether a name or a path is of this sort."""
+
+    @staticmethod
+    @abstractmethod
+    def read(config: DataConfig) -> Table:
+        """The images at ``config.place``, none of them opened yet."""
+
+
+class TableBuilder:
     """Collects rows in little memory."""
 
     def __init__(self) -> None:
@@ -103,9 +129,9 @@ class Builder:
     def table(self, root: Path) -> Table:
         """All of them."""
         labels, names = self.labelled()
-        paths = Strings(bytes(self.names), np.array(self.name_ends, dtype=np.int64))
+        paths = PackedStrings(bytes(self.names), np.array(self.name_ends, dtype=np.int64))
         ids = paths
         if self.ids != self.names or self.id_ends != self.name_ends:
-            ids = Strings(bytes(self.ids), np.array(self.id_ends, dtype=np.int64))
+            ids = PackedStrings(bytes(self.ids), np.array(self.id_ends, dtype=np.int64))
         split = np.array(self.split, dtype=np.int64)
         return Table(ImageFiles(paths, root), labels, names, ids, split)

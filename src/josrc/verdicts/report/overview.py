@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from josrc._console import clipped
-from josrc.config import OWN_IMAGES, RunConfig
+from josrc.config import DataKind, RunConfig
 from josrc.data.label_files import read_label_file
 from josrc.data.noise import Labels
-from josrc.data.readers.arrays import NAME
 from josrc.engine.health import ended_badly
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
@@ -220,6 +219,7 @@ def next_steps(
 ) -> list[dict[str, str]]:
     """What a person should do now: a sentence each, with the command where there is one."""
     counts, path = audit["counts"], shlex.quote(str(folder.path))
+    own = not config.data.kind.is_named
     steps = []
     if len(folder.read_metrics()) < config.epochs:
         steps.append({"text": "Let the run end.", "command": f"josrc resume {path}"})
@@ -237,21 +237,23 @@ def next_steps(
         return steps
     look = "They begin with the most certain. Believe your eyes."
     steps.append({"link": "Look at the images.", "text": look})
-    if config.data.name == NAME:  # images in memory are gone, and with them what commands need
+    if (
+        config.data.kind is DataKind.ARRAYS
+    ):  # images in memory are gone, and with them what commands need
         command = f"josrc.Run.load({str(folder.path)!r}).verdicts()"
         return [*steps, {"text": "Take the verdicts into your program.", "command": command}]
-    if config.recipe == OWN_IMAGES and audit["noise_rate"] > MANY and not _told(audit):
+    if own and audit["noise_rate"] > MANY and not _told(audit):
         text = (
             "Is it so many? The spot check in the review shows a hundred images drawn at random, "
             "and then the command that makes use of how many of them are wrong."
         )
         steps.append({"text": text, "command": f"josrc review {path}"})
     many_foreign = counts["out_of_distribution"] > MANY * audit["samples"]
-    if config.recipe == OWN_IMAGES and many_foreign and audit.get("known_ood_rate") is None:
+    if own and many_foreign and audit.get("known_ood_rate") is None:
         text = "Does every image belong to one of the classes? Then none is called foreign by:"
         steps.append({"text": text, "command": f"josrc audit {path} --ood-rate 0"})
     steps.append({"text": "Decide, with one key an image.", "command": f"josrc review {path}"})
-    if config.recipe == OWN_IMAGES:
+    if own:
         steps.append(
             {
                 "text": "Write the corrected data set, and train on it again.",

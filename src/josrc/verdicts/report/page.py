@@ -26,7 +26,7 @@ from josrc.data.noise import Labels
 from josrc.data.source import Source
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
-from josrc.verdicts.duplicates import DUPLICATES, shown_copies
+from josrc.verdicts.duplicates import DUPLICATES, describe_duplicates
 from josrc.verdicts.report.gallery import Scores, choose, read_chosen, read_scores
 from josrc.verdicts.report.overview import charts, matrix, overview
 from josrc.verdicts.report.thumbnails import LARGEST, is_small, thumbnail
@@ -69,7 +69,7 @@ def write_report(
         **overview(folder, config, summary, truth, ended),
         "matrix": matrix(scores.pairs(), [clipped(name) for name in closed]),
         "shown": len(samples),
-        "copies": shown_copies(folder.audit / DUPLICATES),
+        "copies": describe_duplicates(folder.audit / DUPLICATES),
     }
     data = {
         "classes": [clipped(name) for name in source.class_names],
@@ -140,7 +140,7 @@ def add_pictures(samples: Sequence[Sample], source: Source, room: float) -> None
 
 def _picture(source: Source, number: int) -> Image.Image:
     part, index = source.at(number)
-    return part.picture(index, LARGEST)
+    return part.images.picture(index, LARGEST)
 
 
 def render(page: Mapping[str, Any], data: Mapping[str, Any]) -> str:

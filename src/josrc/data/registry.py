@@ -1,0 +1,130 @@
+"""The data sets that josrc knows by name, and what sort of data any other name stands for.
+
+A data set is a file in ``datasets/`` with two functions, ``open_source(config)`` and
+``check(root, console)``, and a line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from josrc.config import DataConfig, DataKind
+from josrc.data.assemble import assemble
+from josrc.data.readers import READERS, read_table
+from josrc.data.readers.arrays import NAME
+from josrc.data.readers.manifest import is_manifest
+from josrc.data.source import Source, with_noise
+from josrc.errors import UserError, closest
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set that josrc knows by name.
+
+    Attributes:
+        kind: ``BUILTIN`` if it is in memory as a whole, ``PUBLISHED`` if its images stay in files.
+        module: its file in ``datasets/``, imported when it is asked for.
+    """
+
+    kind: DataKind
+    module: str
+
+    def open(self, config: DataConfig) -> Source:
+        """Its samples without noise; no image in a file is decoded yet."""
+        source: Source = self._imported().open_source(config)
+        return source
+
+    def check(self, root: Path | None, console: Any) -> Iterator[str]:
+        """For ``josrc doctor``: lines on what is there; what is wrong is an error."""
+        lines: Iterator[str] = self._imported().check(root, console)
+        return lines
+
+    def _imported(self) -> Any:
+        return importlib.import_module(f"josrc.data.datasets.{self.module}")
+
+
+DATASETS = {
+    "digits-o": Dataset(DataKind.BUILTIN, "digits"),
+    "cifar100n-c": Dataset(DataKind.BUILTIN, "cifar"),
+    "cifar80n-o": Dataset(DataKind.BUILTIN, "cifar"),
+    "clothing1m": Dataset(DataKind.PUBLISHED, "clothing1m"),
+    "food101n": Dataset(DataKind.PUBLISHED, "food101n"),
+}
+
+
+# --- what a name stands for ----------------------------------------------------------------------
+
+
+def describe_data(name: str, **settings: Any) -> DataConfig:
+    """The configuration of data by its name or path, which decides what sort of data it is."""
+    kind = kind_of(name)
+    return DataConfig(name=full_name(name, kind), kind=kind, **settings)
+
+
+def kind_of(name: str) -> DataKind:
+    """What sort of data a name or a path stands for; a helpful error if for none."""
+    if not name.strip():
+        raise UserError("The name or path of the data is empty. Was a variable of the shell unset?")
+    if name in DATASETS:
+        return DATASETS[name].kind
+    for reader in READERS:
+        if reader.claims(name):
+            return reader.kind
+    if "/" in name or Path(name).suffix:
+        raise UserError(f"{name} does not exist: it is neither a file, a folder nor a data set.")
+    raise UserError(f"There is no file, folder or data set '{name}'.{closest(name, [*DATASETS])}")
+
+
+def full_name(name: str, kind: DataKind) -> str:
+    """A name as a run keeps it: of a path the whole, as the run may be resumed from elsewhere."""
+    path = Path(name).expanduser()
+    return str(path.absolute()) if kind.has_place and path.exists() else name
+
+
+def kind_of_recorded(name: str) -> DataKind:
+    """What sort of data a run was trained on whose configuration does not say so yet.
+
+    The data may be gone by now.
+    """
+    if name == NAME:
+        return DataKind.ARRAYS
+    if Path(name).is_absolute() and not Path(name).exists():
+        return DataKind.MANIFEST if is_manifest(Path(name)) else DataKind.FOLDER
+    return kind_of(name)
+
+
+def check_root(config: DataConfig) -> None:
+    """Raise an error if somebody says where own images are, and says it twice."""
+    if config.root is not None and not config.kind.is_named:
+        raise UserError(
+            f"--data-root {config.root} is for data that josrc knows by name, and for what a run "
+            f"was trained on. {config.name} says by itself where it is."
+        )
+
+
+# --- opening -------------------------------------------------------------------------------------
+
+
+def open_source(config: DataConfig) -> Source:
+    """The data of a configuration, with its label noise.
+
+    Images in files are only opened: noise is drawn for those that turn out to be sound.
+    """
+    source = DATASETS[config.name].open(config) if config.kind.is_named else open_own(config)
+    return with_noise(source, config) if source.images.in_memory else source
+
+
+def open_own(config: DataConfig) -> Source:
+    """What a path or a hub data set holds."""
+    testing = None
+    if config.test is not None:
+        testing = read_table(config.model_copy(update=_named(str(config.test))))
+    return assemble(read_table(config), config, testing)
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"name": name, "kind": kind_of(name), "root": None}
