@@ -7,19 +7,23 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One worker a core: each test process computes with one thread (tests/conftest.py).
 TEST_WORKERS ?= 2
 
-.PHONY: help demo test lint format setup clean
+.PHONY: help demo test test-all lint format setup clean
 
 help:
-	@echo "make demo    train on noisy digits for a minute and see what josrc finds"
-	@echo "make test    run the tests"
-	@echo "make lint    ruff, mypy --strict, and whether imports point down"
-	@echo "make format  let ruff rewrite the sources"
+	@echo "make demo      train on noisy digits for a minute and see what josrc finds"
+	@echo "make test      run the tests"
+	@echo "make test-all  run the tests and then the slow ones"
+	@echo "make lint      ruff, mypy --strict, and whether imports point down"
+	@echo "make format    let ruff rewrite the sources"
 
 demo: $(VENV)/.base
 	$(BIN)/josrc demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
+
+test-all: test
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

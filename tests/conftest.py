@@ -88,7 +88,7 @@ def audited_run(tmp_path: Path) -> Callable[..., Path]:
     from josrc.engine.run_folder import RunFolder
     from josrc.runs.snapshot import write_record
     from josrc.runs.start import plan
-    from josrc.verdicts.table import COLUMNS, TITLES
+    from josrc.verdicts.table import VERDICT_COLUMNS, VERDICT_TITLES
 
     # given label, verdict, suggested label, p_clean, p_ood, confidence
     found = [
@@ -113,7 +113,9 @@ def audited_run(tmp_path: Path) -> Callable[..., Path]:
             title = "" if suggested is None else classes[suggested]
             ident = path.relative_to(tmp_path / "photos")
             reason = HOSTILE_REASON if number == 1 else f"Reason {number}."
-            rows.append((ident, path, classes[given], TITLES[verdict], title, *scores, reason))
+            rows.append(
+                (ident, path, classes[given], VERDICT_TITLES[verdict], title, *scores, reason)
+            )
         folder = RunFolder(tmp_path / "run")
         folder.path.mkdir()
         config, source = plan(str(tmp_path / "photos"), epochs=3)
@@ -125,7 +127,7 @@ def audited_run(tmp_path: Path) -> Callable[..., Path]:
         )
         folder.audit.mkdir()
         with (folder.audit / "verdicts.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([COLUMNS, *rows])
+            csv.writer(file).writerows([VERDICT_COLUMNS, *rows])
         counts = {"clean": 3, "mislabelled": 4, "out_of_distribution": 2}
         each = [(name, [row for row in rows if row[2] == name]) for name in classes]
         summary = {
@@ -166,7 +168,7 @@ def reviewed(tmp_path: Path) -> Path:
     from josrc.runs.data import read_images
     from josrc.runs.snapshot import write_record
     from josrc.runs.start import plan
-    from josrc.verdicts.table import COLUMNS
+    from josrc.verdicts.table import VERDICT_COLUMNS
 
     photos = tmp_path / "photos"
     for name in CLASSES:
@@ -183,7 +185,7 @@ def reviewed(tmp_path: Path) -> Path:
     folder.audit.mkdir()
     with (folder.audit / "verdicts.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+        writer.writerow(VERDICT_COLUMNS)
         for row in range(24):
             name, number = CLASSES[row // 8], row % 8
             verdict = "mislabelled" if number < 4 else "clean"

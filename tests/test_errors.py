@@ -119,7 +119,7 @@ def test_a_manifest_that_may_not_be_read_is_told_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.csv").write_text("path,label\n")
-    monkeypatch.setattr("josrc.data.readers.manifest.rows_of", refusing(errno.EACCES))
+    monkeypatch.setattr("josrc.data.readers.manifest.frames_of", refusing(errno.EACCES))
     assert josrc("train", tmp_path / "m.csv") == 2
     assert "m.csv can't be read as a manifest: Permission denied. Take another" in said(capsys)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from josrc._io import replacing, write_text
+from josrc._io import atomic_write, write_text
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "file.txt"
     write_text(file, "old")
-    writing = replacing(file)
+    writing = atomic_write(file)
     writing.__enter__().write_text("half")
     assert not writing.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert file.read_text() == "old"

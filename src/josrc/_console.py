@@ -49,6 +49,13 @@ def progress_bar(console: Console, title: str) -> Iterator[Callable[[int, int], 
         yield progress
 
 
+def duration(seconds: float) -> str:
+    """``40 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def clipped(text: str, longest: int = LONGEST_NAME) -> str:
     """A text that is not too long to be shown."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -17,7 +17,7 @@ from josrc.errors import UserError, reason
 # What the name of a file that is not complete ends with.
 PARTIAL = ".partial"
 # What readers of JSON, CSV, arrays and archives raise on content that makes no sense.
-NONSENSE = (
+MALFORMED = (
     ValueError,
     KeyError,
     TypeError,
@@ -29,11 +29,11 @@ NONSENSE = (
     tokenize.TokenError,
 )
 # The same, and what the system raises on a file that it does not give.
-UNREADABLE = (*NONSENSE, OSError)
+UNREADABLE = (*MALFORMED, OSError)
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def with_path(path: Path) -> Iterator[None]:
     """An error of the system names this path if it names none, as that of a full disk."""
     try:
         yield
@@ -45,7 +45,7 @@ def named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def readable(
-    path: Path, complaint: str = "is damaged", kinds: tuple[type[Exception], ...] = NONSENSE
+    path: Path, complaint: str = "is damaged", kinds: tuple[type[Exception], ...] = MALFORMED
 ) -> Iterator[None]:
     """What goes wrong in reading a file becomes an error that names it."""
     try:
@@ -71,7 +71,7 @@ def partial_of(path: Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
+def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Where to write what ``path`` will hold; it takes its place when it is complete.
 
     Unless it is ``lasting`` nobody waits for the disk: for what can be made again.
@@ -80,7 +80,7 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         raise IsADirectoryError(errno.EISDIR, "A folder is where a file should go", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_of(path)
-    with named(path):
+    with with_path(path):
         try:
             yield partial
         except BaseException:
@@ -88,7 +88,7 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
                 partial.unlink()
             raise
         if lasting:
-            with partial.open("rb") as file:
+            with partial.open("rb+") as file:  # Windows syncs only what may be written
                 os.fsync(file.fileno())
         partial.replace(path)
 
@@ -101,12 +101,12 @@ def seen_from(folder: Path, path: str) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file whole."""
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def replacing_csv(
+def atomic_csv(
     path: Path, line_end: str = "\r\n"
 ) -> Iterator[Callable[[Iterable[Sequence[Any]]], None]]:
     """What writes rows of a CSV file, which takes its place when it is complete.
@@ -114,7 +114,7 @@ def replacing_csv(
     File names are bytes to a system, and some are no UTF-8: they are written as they are.
     """
     with (
-        replacing(path) as partial,
+        atomic_write(path) as partial,
         partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
     ):
         yield csv.writer(file, lineterminator=line_end).writerows
@@ -122,5 +122,5 @@ def replacing_csv(
 
 def write_csv(path: Path, rows: Iterable[Sequence[Any]], line_end: str = "\r\n") -> None:
     """Write a CSV file whole."""
-    with replacing_csv(path, line_end) as write:
+    with atomic_csv(path, line_end) as write:
         write(rows)

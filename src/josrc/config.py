@@ -98,7 +98,7 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _reject_bool(cls, value: Any, info: ValidationInfo) -> Any:
         kind = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, bool) and _is_number(kind):
             raise PydanticCustomError("no_number", "it is a number")

@@ -12,7 +12,7 @@ from josrc._console import say
 from josrc.engine.run_folder import free_name
 from josrc.runs.run import Run
 from josrc.runs.start import configure, start
-from josrc.verdicts.table import TITLES
+from josrc.verdicts.table import VERDICT_TITLES
 
 NOISE, RATE = "symmetric", 0.5
 
@@ -41,7 +41,7 @@ def run_demo(out: Path | None, epochs: int | None, console: Console) -> list[Run
 
 def _table(runs: list[Run]) -> Table:
     table = Table(title="Test accuracy, and verdicts on the training samples (share of them right)")
-    for column in ("method", "accuracy", *TITLES.values(), "seconds"):
+    for column in ("method", "accuracy", *VERDICT_TITLES.values(), "seconds"):
         table.add_column(
             column.replace("_", " "), justify="left" if column == "method" else "right"
         )
@@ -60,5 +60,5 @@ def _verdicts(run: Run) -> list[str]:
     verdict = run.verdicts()["verdict"].to_numpy()
     with np.load(run.path / "noise.npz") as labels:
         kind = labels["kind"]
-    really = [kind[verdict == title] == group for group, title in TITLES.items()]
+    really = [kind[verdict == title] == group for group, title in VERDICT_TITLES.items()]
     return [f"{len(right)} ({100 * right.mean():.0f} %)" if len(right) else "0" for right in really]

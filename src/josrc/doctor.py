@@ -23,12 +23,12 @@ from josrc.engine.run_folder import versions
 from josrc.errors import UserError
 
 # What is found, by name, in the order in which it is shown.
-Findings = Iterator[tuple[str, str]]
+Lines = Iterator[tuple[str, str]]
 # Collections of other extras, and tools for those who work on josrc itself.
 NOT_EXTRAS = ("all", "dev")
 
 
-def examine() -> Findings:
+def examine() -> Lines:
     """All about this machine that decides whether josrc runs, and how fast."""
     for name, version in versions().items():
         yield name, version
@@ -40,7 +40,7 @@ def examine() -> Findings:
         yield name, f"{folder} ({_holds(folder)})"
 
 
-def _devices() -> Findings:
+def _devices() -> Lines:
     yield "CUDA", torch.version.cuda or "none: this torch computes on CPUs alone"
     try:
         yield "Triton", importlib.metadata.version("triton")
@@ -59,7 +59,7 @@ def _devices() -> Findings:
         yield f"GPU {number}", f"{told}, {_size(free)} of {_size(total)} free"
 
 
-def _extras() -> Findings:
+def _extras() -> Lines:
     try:
         required = importlib.metadata.requires("josrc") or []
     except importlib.metadata.PackageNotFoundError:
@@ -86,7 +86,7 @@ def missing_packages(required: Iterable[str]) -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
-def _space() -> Findings:
+def _space() -> Lines:
     from josrc.data.prepare import available_memory
     from josrc.data.workers import default_workers
 
@@ -101,8 +101,8 @@ def compile_caches() -> dict[str, Path]:
     """Where torch and Triton keep what they compiled: a second run of its kind starts sooner."""
     try:
         user = getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        user = str(os.getuid())
+    except (KeyError, OSError, ImportError):  # a container may have a number and no name
+        user = str(os.getuid()) if hasattr(os, "getuid") else "user"
     inductor = Path(tempfile.gettempdir()) / f"torchinductor_{user}"
     triton = Path.home() / ".triton" / "cache"
     return {

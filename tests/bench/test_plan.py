@@ -9,10 +9,10 @@ from josrc.bench.paper import (
     ASYM40,
     BACKBONE_TABLES,
     CELLS,
+    METHOD_TITLES,
     SELECTION,
     SYM20,
     TABLES,
-    TITLES,
     Cell,
 )
 from josrc.bench.plan import SUITES, planned, request
@@ -45,7 +45,7 @@ def test_tables_3_and_4_have_a_backbone_and_a_name_for_every_row() -> None:
     rows = [row for table in BACKBONE_TABLES.values() for row in table.rows]
     assert len(rows) == 15 + 5
     assert {row.backbone for row in rows} == {"ResNet-18", "ResNet-50"}
-    assert all(row.method in TITLES for row in rows)
+    assert all(row.method in METHOD_TITLES for row in rows)
     josrc = {row.backbone: row.accuracy for row in rows[:15] if row.method == "josrc"}
     assert josrc == {"ResNet-18": 71.78, "ResNet-50": 75.93}
 

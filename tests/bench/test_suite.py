@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from bench_results import PutResult
+from josrc._console import duration
 from josrc.bench import plan
 from josrc.bench import suite as suite_module
-from josrc.bench.progress import SuiteProgress, duration
+from josrc.bench.progress import SuiteProgress
 from josrc.bench.render import render
 from josrc.bench.results import ResultKey, load_results
 from josrc.bench.suite import run_suite
@@ -325,11 +326,11 @@ def test_the_estimate_counts_only_work_of_this_process(monkeypatch: pytest.Monke
         now[0] += 20  # 100 s for the half of a run: 200 s a run
         progress.epoch_ended({"epoch": epoch})
     assert progress.pace == pytest.approx(200)
-    assert progress.run_ended() == "run 1 of 3, about 7 minutes left"
+    assert progress.run_ended() == "run 1 of 3, about 7 min left"
     assert progress.bar.tasks[0].fields["run"] == 1
 
 
 def test_durations_are_read_at_a_glance() -> None:
-    assert duration(42) == "about 42 s"
-    assert duration(720) == "about 12 minutes"
-    assert duration(9000) == "about 2.5 hours"
+    assert duration(42) == "42 s"
+    assert duration(720) == "12 min"
+    assert duration(9000) == "2.5 h"

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from josrc.cli.main import main
-from josrc.review.estimate import interval
+from josrc.review.decisions import wilson_interval
 from josrc.review.index import spot_check
 
 pytestmark = pytest.mark.browser
@@ -53,7 +53,7 @@ def test_a_spot_check_ends_with_the_command_that_makes_use_of_it(
     page.keyboard.press("Control+a")
     page.keyboard.press("k")
     page.locator("#left code").wait_for()
-    low, high = (round(100 * share) for share in interval(1, 24))
+    low, high = (round(100 * share) for share in wilson_interval(1, 24))
     command = shlex.join(["josrc", "audit", str(run), "--noise-rate", "0.04"])
     said = page.locator("#left").inner_text()
     assert said == f"1 of 24 wrong (95 % interval {low} to {high} %): {command}"

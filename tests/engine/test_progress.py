@@ -8,7 +8,7 @@ import pytest
 
 from josrc._console import Terminal
 from josrc.engine.listeners import progress as events
-from josrc.engine.listeners.progress import Listener, Shorter
+from josrc.engine.listeners.progress import Listener, SlowRunHint
 from josrc.engine.run_folder import RunFolder
 from josrc.runs.start import listeners
 
@@ -28,7 +28,7 @@ def test_a_long_training_on_a_cpu_hears_once_what_would_make_it_shorter(
     clock = [0.0]
     monkeypatch.setattr(events.time, "monotonic", lambda: clock[0])
     notes = Notes()
-    advice = Shorter(notes)
+    advice = SlowRunHint(notes)
     advice.started(100, 0)
     for epoch in (1, 2, 3):
         clock[0] += seconds
@@ -41,4 +41,4 @@ def test_a_long_training_on_a_cpu_hears_once_what_would_make_it_shorter(
 def test_only_trainings_on_a_cpu_are_advised(tmp_path: Path) -> None:
     for on_cpu in (True, False):
         heard = listeners(RunFolder(tmp_path), Terminal(), "josrc", on_cpu=on_cpu)
-        assert any(isinstance(listener, Shorter) for listener in heard) == on_cpu
+        assert any(isinstance(listener, SlowRunHint) for listener in heard) == on_cpu

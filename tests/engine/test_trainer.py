@@ -18,7 +18,7 @@ from josrc.data.registry import open_source
 from josrc.data.source import Source
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.listeners.base import Listener
-from josrc.engine.metrics import COLUMNS, Truth
+from josrc.engine.metrics import METRIC_COLUMNS, Truth
 from josrc.engine.optimizer import set_optimizer
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.state import TrainState
@@ -128,7 +128,7 @@ def test_every_column_of_the_contract_is_there(tmp_path: Path) -> None:
     made = trainer(tmp_path / "run")
     made.run()
     rows = made.folder.read_metrics()
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == list(METRIC_COLUMNS)
     assert [row["epoch"] for row in rows] == [1, 2, 3]
     for row in rows:
         sizes = [row["n_clean"], row["n_id"], row["n_ood"]]
@@ -334,8 +334,8 @@ def test_a_checkpoint_is_whole_or_the_one_before(
     monkeypatch.setattr("josrc.engine.checkpoint.save_file", dies)
     with pytest.raises(OSError, match="disk full"):
         save_tensors(path, {"a": torch.zeros(3)}, {"epoch": 2})
-    tensors, story = load_tensors(path)
-    assert story == {"epoch": 1}
+    tensors, metadata = load_tensors(path)
+    assert metadata == {"epoch": 1}
     assert torch.equal(tensors["a"], torch.ones(3))
 
 
@@ -366,8 +366,8 @@ def test_a_run_that_is_going_wrong_keeps_its_last_good_checkpoint(tmp_path: Path
     made.stepper = stepper
     with pytest.raises(InterruptedRunError, match="last good checkpoint is kept"):
         made.run()
-    story = load_tensors(made.folder.checkpoint)[1]
-    assert (story["epoch"], story["position"]) == (1, 0)
+    metadata = load_tensors(made.folder.checkpoint)[1]
+    assert (metadata["epoch"], metadata["position"]) == (1, 0)
 
 
 def test_a_request_that_comes_too_late_is_handed_on(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from josrc.engine.trainer import Trainer
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
+pytestmark = pytest.mark.slow
 # By how many points of test accuracy each method must be better than plain training.
 MARGINS = {
     "josrc": 10,

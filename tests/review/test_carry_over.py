@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commands import josrc
-from josrc.review.carry_over import earlier_decisions
+from josrc.review.carry_over import imported_decisions
 from josrc.review.decisions import Store
 from reviewing import FAST, decide, read
 
@@ -114,8 +114,8 @@ def test_a_label_that_somebody_changed_since_is_left_to_people(reviewed: Path, t
     labels = dict(zip(names, ("cat", "dog"), strict=True))  # what was decided, and another label
     edit(twin, lambda cells: [*cells[:2], labels.get(cells[0], cells[2]), *cells[3:]])
     store = Store(twin / "audit")
-    earlier = earlier_decisions(reviewed, store, ["cat", "dog"])
-    assert earlier_decisions(reviewed, store, []).unknown == 0, "what is kept needs no class"
+    earlier = imported_decisions(reviewed, store, ["cat", "dog"])
+    assert imported_decisions(reviewed, store, []).unknown == 0, "what is kept needs no class"
     store.close()
     assert {row: decision for row, (_, decision) in earlier.decisions.items()} == {
         0: ("keep", None),
@@ -142,7 +142,7 @@ def test_what_was_removed_need_not_be_there(reviewed: Path, twin: Path) -> None:
     lines = verdicts.read_text(encoding="utf-8").splitlines(keepends=True)
     verdicts.write_text("".join(line for line in lines if "cat/1.png" not in line))
     store = Store(twin / "audit")
-    earlier = earlier_decisions(reviewed, store, [])
+    earlier = imported_decisions(reviewed, store, [])
     store.close()
     assert (earlier.decisions, earlier.missing) == ({}, 1)
 
@@ -150,7 +150,7 @@ def test_what_was_removed_need_not_be_there(reviewed: Path, twin: Path) -> None:
 def test_a_class_that_is_not_there_is_not_given(reviewed: Path, twin: Path) -> None:
     decide(reviewed, ([9], "label", "dog"), ([10], "keep"))
     store = Store(twin / "audit")
-    earlier = earlier_decisions(reviewed, store, ["cat"])
+    earlier = imported_decisions(reviewed, store, ["cat"])
     store.close()
     assert (list(earlier.decisions), earlier.unknown) == ([10], 1)
 

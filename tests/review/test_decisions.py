@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sqlite3
 from collections.abc import Iterator
 from itertools import product
@@ -12,10 +13,9 @@ import numpy as np
 import pytest
 
 from josrc.errors import UserError
-from josrc.review.decisions import Filter, RefusedError, Store
-from josrc.review.estimate import interval
+from josrc.review.decisions import Filter, RefusedError, Store, wilson_interval
 from josrc.verdicts.report.gallery import read_scores
-from josrc.verdicts.table import COLUMNS
+from josrc.verdicts.table import VERDICT_COLUMNS
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
@@ -70,7 +70,7 @@ def test_a_spot_check_draws_a_hundred_whatever_their_verdict_and_counts_what_is_
     tmp_path: Path,
 ) -> None:
     with (tmp_path / "verdicts.csv").open("w", newline="") as file:
-        csv.writer(file).writerow(COLUMNS)
+        csv.writer(file).writerow(VERDICT_COLUMNS)
         for row in range(1000):
             verdict = "mislabelled" if row < 300 else "clean"
             csv.writer(file).writerow([row, "", "a", verdict, "b", 0.5, 0.5, 0.9, "why"])
@@ -90,7 +90,7 @@ def test_a_spot_check_draws_a_hundred_whatever_their_verdict_and_counts_what_is_
     store.decide([drawn[2]], "label", "b")
     found = store.spot_check()
     assert found == nothing | {"decided": 3, "wrong": 2, "low": found["low"], "high": found["high"]}
-    assert (found["low"], found["high"]) == interval(2, 3)
+    assert (found["low"], found["high"]) == wilson_interval(2, 3)
     store.close()
     (tmp_path / "index.sqlite").unlink()
     again = Store(tmp_path)
@@ -102,7 +102,7 @@ def test_review_and_report_call_the_same_borderline(tmp_path: Path) -> None:
     verdicts = ("clean", "mislabelled", "out_of_distribution")
     sure = [0.0, 0.0001, 0.35, 0.6999, 0.7, 0.7001, 1.0]
     with (tmp_path / "verdicts.csv").open("w", newline="") as file:
-        csv.writer(file).writerow(COLUMNS)
+        csv.writer(file).writerow(VERDICT_COLUMNS)
         for row, (verdict, level) in enumerate(product(verdicts, sure)):
             csv.writer(file).writerow([row, "", "a", verdict, "", 0.5, 0.5, f"{level:.4f}", "why"])
     store = Store(tmp_path)
@@ -118,7 +118,7 @@ def test_pages_hold_every_sample_once_in_order(tmp_path: Path) -> None:
     verdicts = generator.choice(["clean", "mislabelled", "out_of_distribution"], 5000)
     sure = generator.choice([0.25, 0.5, 0.9, 1.0], 5000)  # many equal ones
     with (tmp_path / "verdicts.csv").open("w", newline="") as file:
-        csv.writer(file).writerow(COLUMNS)
+        csv.writer(file).writerow(VERDICT_COLUMNS)
         for row in range(5000):
             cells = [row, "", "a", verdicts[row], "b", 0.5, 0.5, f"{sure[row]:.4f}", "why"]
             csv.writer(file).writerow(cells)
@@ -241,7 +241,7 @@ def test_damaged_decisions_are_told_and_left_alone(reviewed: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a,b\n1,2\n", "other columns"), (",".join(COLUMNS) + "\n1,,a,wrong\n", "line 2")],
+    [("a,b\n1,2\n", "other columns"), (",".join(VERDICT_COLUMNS) + "\n1,,a,wrong\n", "line 2")],
 )
 def test_verdicts_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match="josrc audit"):
@@ -290,3 +290,19 @@ def test_a_file_name_that_is_no_utf8_is_shown_and_found(reviewed: Path) -> None:
     store.decide([entry["row"]], "keep")
     store.close()
     Store(reviewed / "audit").close()
+
+
+def test_the_interval_is_wilsons() -> None:
+    """Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927."""
+    z = 1.959963984540054
+    for draws in (1, 2, 24, 100, 1000):
+        for hits in {0, 1, draws // 5, draws - 1, draws}:
+            share, weight = hits / draws, z**2 / draws
+            middle = (share + weight / 2) / (1 + weight)
+            reach = z * math.sqrt(share * (1 - share) / draws + weight / (4 * draws)) / (1 + weight)
+            expected = max(0.0, middle - reach), min(1.0, middle + reach)
+            assert wilson_interval(hits, draws) == pytest.approx(expected, abs=1e-9)
+
+
+def test_before_the_first_sample_every_share_is_possible() -> None:
+    assert wilson_interval(0, 0) == (0, 1)

@@ -20,7 +20,7 @@ import josrc
 from josrc.cli.main import main
 from josrc.config import DataKind
 from josrc.data.decode import read_picture
-from josrc.data.readers.arrays import NAME
+from josrc.data.readers.arrays import ARRAYS_NAME
 from josrc.engine.health import ended_badly
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
@@ -321,7 +321,7 @@ def test_of_images_in_memory_no_command_is_offered_that_needs_them(
     folder = RunFolder(audited_run())
     config = load_run_config(folder)
     summary = json.loads((folder.audit / "summary.json").read_text())
-    data = config.data.model_copy(update={"name": NAME, "kind": DataKind.ARRAYS})
+    data = config.data.model_copy(update={"name": ARRAYS_NAME, "kind": DataKind.ARRAYS})
     steps = next_steps(folder, config.model_copy(update={"data": data}), summary)
     assert [step["command"] for step in steps if "command" in step][-1:] == [
         f"josrc.Run.load({str(folder.path)!r}).verdicts()"

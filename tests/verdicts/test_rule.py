@@ -16,7 +16,7 @@ from josrc.verdicts.measures import measure, measure_sure
 from josrc.verdicts.rule import (
     Confusion,
     Findings,
-    Usual,
+    Reference,
     Verdicts,
     held_out_findings,
     judge,
@@ -67,7 +67,7 @@ def test_where_all_images_are_hard_few_are_foreign_for_sure(made: Made) -> None:
 
 def test_confidence_is_that_of_the_verdict_also_where_another_is_likelier(made: Made) -> None:
     # A label that is just about accused, of an image that is just about foreign.
-    usual = Usual(
+    reference = Reference(
         labels=None,
         confusion=Confusion(np.array([]), np.array([])),
         doubts=None,
@@ -77,7 +77,7 @@ def test_confidence_is_that_of_the_verdict_also_where_another_is_likelier(made: 
     )
     sample = made["findings"].part(slice(300, 301))
     sample = replace(sample, lead=np.array([-0.02]), doubt=np.array([0.5]))
-    verdict = judge_held_out(sample, made["given"][300:301], usual)
+    verdict = judge_held_out(sample, made["given"][300:301], reference)
     p_clean, p_foreign = expit(-0.2), expit(0.5)
     assert verdict.group == 2
     assert p_clean > (1 - p_clean) * p_foreign
@@ -86,7 +86,7 @@ def test_confidence_is_that_of_the_verdict_also_where_another_is_likelier(made: 
 
 
 def test_what_can_be_followed_without_a_look_is_counted_by_hand(made: Made) -> None:
-    usual = judged(made).usual
+    reference = judged(made).reference
     verdicts = Verdicts(
         group=np.array([0, 1, 1, 1, 1, 2, 2, 2]),
         suggested=np.array([-1, 2, 2, 2, 2, -1, -1, -1]),
@@ -94,7 +94,7 @@ def test_what_can_be_followed_without_a_look_is_counted_by_hand(made: Made) -> N
         p_clean=np.zeros(8),
         p_ood=np.zeros(8),
         confidence=np.array([0.99, 0.9, 0.95, 0.99, 0.89, 0.9, 0.95, 0.5]),
-        usual=usual,
+        reference=reference,
     )
     kind, true = np.array([0, 1, 1, 0, 1, 2, 1, 2]), np.array([0, 2, 3, 2, 2, 7, 2, 7])
     # Sure: the second to fourth, sixth and seventh. Right: the second and the sixth. The third has
@@ -257,10 +257,10 @@ def test_the_least_and_the_highest_noise_rate(made: Made, noise_rate: float, acc
 
 
 def test_a_known_noise_rate_holds_for_held_out_images_too(made: Made) -> None:
-    usual = judge(made["findings"], made["given"], noise_rate=0.0).usual
+    reference = judge(made["findings"], made["given"], noise_rate=0.0).reference
     given = np.zeros(1, dtype=int)
     findings = held_out_findings(np.array([[0.05, 0.85, 0.05, 0.05]]), given)
-    assert judge_held_out(findings, given, usual).group.tolist() == [0]
+    assert judge_held_out(findings, given, reference).group.tolist() == [0]
 
 
 @pytest.mark.parametrize(("ood_rate", "called"), [(0.0, 0), (0.05, 20), (0.1, 40), (1.0, None)])
@@ -279,17 +279,17 @@ def test_a_known_share_of_foreign_images_decides_how_many_are_called_so_and_not_
 
 def test_among_few_accused_labels_the_known_number_is_foreign_too(made: Made) -> None:
     known = judge(made["findings"], made["given"], noise_rate=0.04, ood_rate=0.01)
-    assert known.usual.doubts is None, "16 are too few for two heaps"
+    assert known.reference.doubts is None, "16 are too few for two heaps"
     accused = np.flatnonzero(known.group > 0)
     doubt = made["findings"].doubt[accused]
     assert sorted(accused[np.argsort(-doubt)[:4]]) == np.flatnonzero(known.group == 2).tolist()
 
 
 def test_without_foreign_images_the_held_out_are_none_either(made: Made) -> None:
-    usual = judge(made["findings"], made["given"], ood_rate=0.0).usual
+    reference = judge(made["findings"], made["given"], ood_rate=0.0).reference
     given = np.zeros(1, dtype=int)
     hesitant = held_out_findings(np.array([[0.2, 0.3, 0.25, 0.25]]), given)
-    assert judge_held_out(hesitant, given, usual).group.tolist() != [2]
+    assert judge_held_out(hesitant, given, reference).group.tolist() != [2]
 
 
 def test_the_least_noise_is_that_of_the_images_the_network_is_surest_of(made: Made) -> None:
@@ -312,12 +312,12 @@ def test_the_least_noise_is_that_of_the_images_the_network_is_surest_of(made: Ma
 
 
 def test_held_out_images_are_judged_by_what_is_usual(made: Made) -> None:
-    usual = judged(made).usual
+    reference = judged(made).reference
     right, wrong = [0.8, 0.1, 0.05, 0.05], [0.05, 0.85, 0.05, 0.05]
     foreign = [0.2, 0.3, 0.25, 0.25]
     given = np.zeros(3, dtype=int)
     findings = held_out_findings(np.array([right, wrong, foreign]), given)
-    verdicts = judge_held_out(findings, given, usual)
+    verdicts = judge_held_out(findings, given, reference)
     assert verdicts.group.tolist() == [0, 1, 2]
     assert verdicts.suggested.tolist() == [-1, 1, -1]
 

@@ -179,9 +179,9 @@ def test_a_ledger_of_another_version_is_explained(
 ) -> None:
     stopped(tmp_path / "run", steps=1)
     checkpoint = RunFolder(tmp_path / "run").checkpoint
-    tensors, story = load_tensors(checkpoint)
+    tensors, metadata = load_tensors(checkpoint)
     tensors["ledger.confidence"] = tensors.pop("ledger.mean_confidence")
-    save_tensors(checkpoint, tensors, story)
+    save_tensors(checkpoint, tensors, metadata)
     assert josrc("audit", tmp_path / "run") == 2
     error = capsys.readouterr().err
     assert "another version of josrc" in error
@@ -205,9 +205,9 @@ def test_a_folder_without_a_checkpoint_or_run_is_explained(
 def test_a_ledger_of_other_data_is_refused(tmp_path: Path) -> None:
     stopped(tmp_path / "run", steps=1)
     checkpoint = RunFolder(tmp_path / "run").checkpoint
-    tensors, story = load_tensors(checkpoint)
+    tensors, metadata = load_tensors(checkpoint)
     short = {k: v[:100].clone() if k.startswith("ledger.") else v for k, v in tensors.items()}
-    save_tensors(checkpoint, short, story)
+    save_tensors(checkpoint, short, metadata)
     with pytest.raises(UserError, match="knows 100 samples, but the data has 1,436"):
         audit(tmp_path / "run")
 

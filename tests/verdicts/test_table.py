@@ -16,16 +16,16 @@ from josrc.verdicts import table
 from josrc.verdicts.judge_run import odd_class, verdict_line
 from josrc.verdicts.reasons import held_out_reasons, reasons
 from josrc.verdicts.rule import held_out_findings, judge, judge_held_out
-from josrc.verdicts.table import Judged, summarise, write_verdicts
+from josrc.verdicts.table import AuditPart, summarise, write_verdicts
 
 Made = dict[str, Any]
 NAMES = ["cat", "dog", "owl", "bee"]
 HOSTILE = ['a,b "c"', "new\nline", "=cmd|' /C calc'!A0", "  ünï\tcode "]
 
 
-def judged(made: Made, ids: Sequence[Any] = (), paths: Sequence[str] = ()) -> Judged:
+def judged(made: Made, ids: Sequence[Any] = (), paths: Sequence[str] = ()) -> AuditPart:
     verdicts = judge(made["findings"], made["given"])
-    return Judged(verdicts, made["findings"], made["given"], ids, paths)
+    return AuditPart(verdicts, made["findings"], made["given"], ids, paths)
 
 
 def written(made: Made, folder: Path, names: list[str] = NAMES) -> list[dict[str, str]]:
@@ -76,25 +76,25 @@ def test_reasons_are_sentences_about_the_sample(made: Made) -> None:
     )
     verdicts = judge(made["findings"], made["given"])
     chosen = replace(verdicts, group=np.array([0, 1, 2, 0, 0]))
-    usual = f"{100 * verdicts.usual.confidence:.0f} %"
+    reference = f"{100 * verdicts.reference.confidence:.0f} %"
     assert list(reasons(chosen, findings, np.zeros(5, dtype=int), NAMES)) == [
         'In the last epochs the model saw "cat", the given label, in 94 % of its looks and "dog" '
         "in 6 % of its looks.",
         'In the last epochs the model saw "dog" in 97 % of its looks and "cat", the given label, '
         "in none.",
         "In the last epochs the model could not tell what this is: its best guess had 31 % on "
-        f"average, against {usual} for images whose label it believes.",
+        f"average, against {reference} for images whose label it believes.",
         'In its first 3 epochs the model saw "cat", the given label, in all of its looks.',
         "The model has not seen this image yet.",
     ]
 
 
 def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> None:
-    usual = judge(made["findings"], made["given"]).usual
+    reference = judge(made["findings"], made["given"]).reference
     given = np.zeros(3, dtype=int)
     predicted = np.array([[0.8, 0.2, 0, 0], [0.05, 0.9, 0.05, 0], [0.2, 0.3, 0.25, 0.25]])
     findings = held_out_findings(predicted, given)
-    verdicts = judge_held_out(findings, given, usual)
+    verdicts = judge_held_out(findings, given, reference)
     first, second, third = held_out_reasons(verdicts, findings, given, NAMES)
     start = "Held out of training; the final model"
     assert first == f'{start} gives 80 % to "cat", the given label, and 20 % to "dog".'
@@ -104,7 +104,7 @@ def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> N
 
 def test_the_summary_counts_by_class_and_names_the_pairs(made: Made) -> None:
     verdicts, given = judge(made["findings"], made["given"]), made["given"]
-    summary = summarise([Judged(verdicts, made["findings"], given, (), ())], NAMES)
+    summary = summarise([AuditPart(verdicts, made["findings"], given, (), ())], NAMES)
     assert summary["samples"] == 400
     assert summary["counts"] == {"clean": 300, "mislabelled": 60, "out_of_distribution": 40}
     assert (summary["noise_rate"], summary["ood_share"]) == (0.25, 0.1)

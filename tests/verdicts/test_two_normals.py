@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import norm
 
-from josrc.verdicts.two_normals import fit_two_normals, logit, sigmoid
+from josrc.verdicts.two_normals import fit_two_normals, log_odds_of
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -41,5 +42,5 @@ def test_hardly_any_values_give_a_number_each(values: list[float]) -> None:
 
 def test_odds_and_probabilities_are_each_others_inverse() -> None:
     chance = np.array([0.0, 0.2, 0.5, 0.9, 1.0])
-    np.testing.assert_allclose(sigmoid(logit(chance)), chance, atol=2e-6)
-    assert logit(np.array([0.8]))[0] == pytest.approx(np.log(4))
+    np.testing.assert_allclose(expit(log_odds_of(chance)), chance, atol=2e-6)
+    assert log_odds_of(np.array([0.8]))[0] == pytest.approx(np.log(4))

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from josrc._io import replacing
+from josrc._io import atomic_write
 from josrc.data.loaders import MOST_EVALUATED
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.data.source import Source
@@ -52,7 +52,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CleanlabVerdicts:
     """cleanlab's verdicts and scores, each ``(N,)``, as ``josrc.verdicts.measures`` takes them."""
 
     group: Array
@@ -83,7 +83,7 @@ def cross_validate(source: Source, seed: int, scratch: Path, train: Train) -> It
         if not file.is_file():
             state, seconds = train(source.take(others), number)
             fold = _look(state, source, others, held, seconds)
-            with replacing(file) as partial, partial.open("wb") as open_file:
+            with atomic_write(file) as partial, partial.open("wb") as open_file:
                 np.savez(open_file, **{f.name: getattr(fold, f.name) for f in fields(Fold)})
         with np.load(file) as saved:
             yield Fold(**{f.name: saved[f.name] for f in fields(Fold)})
@@ -124,7 +124,7 @@ def predict(state: TrainState, images: Array) -> tuple[Array, Array]:
     return torch.cat(features).cpu().numpy(), torch.cat(probabilities).cpu().numpy()
 
 
-def judge_with_cleanlab(folds: list[Fold], given: Labels) -> Judged:
+def judge_with_cleanlab(folds: list[Fold], given: Labels) -> CleanlabVerdicts:
     """An outlier is out of distribution; else a label issue is mislabelled; else it is clean."""
     from cleanlab.filter import find_label_issues
     from cleanlab.outlier import OutOfDistribution
@@ -144,7 +144,7 @@ def judge_with_cleanlab(folds: list[Fold], given: Labels) -> Judged:
     by_predictions = OutOfDistribution().fit_score(
         pred_probs=probabilities, labels=given, verbose=False
     )
-    return Judged(
+    return CleanlabVerdicts(
         group=np.where(outlier, OOD, np.where(issue, ID, CLEAN)),
         wrong_score=1 - get_label_quality_scores(given, probabilities),
         ood_score=1 - typical,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -59,7 +60,7 @@ def run_loader(
         "cpu_cores": os.cpu_count(),
         "loader_workers": count,
         "threads": torch.get_num_threads(),
-        "load_before": os.getloadavg()[0],
+        "load_before": psutil.getloadavg()[0],
         "images": images,
         "epochs": epochs,
         "batch_size": batch_size,
@@ -75,7 +76,7 @@ def run_loader(
             found["sizes"][f"{width}x{height}"] = compare(
                 Path(folder), images, epochs, batch_size, count, device
             )
-    found["load_after"] = os.getloadavg()[0]
+    found["load_after"] = psutil.getloadavg()[0]
     path = results / "speed" / f"{short_name(device)}-loader.json"
     write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)

@@ -81,7 +81,7 @@ class Precision:
 
 
 # Names as the paper writes them.
-TITLES = {
+METHOD_TITLES = {
     "standard": "Standard",
     "decoupling": "Decoupling",
     "coteaching": "Co-teaching",

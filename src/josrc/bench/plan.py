@@ -10,10 +10,10 @@ from josrc.bench.paper import (
     ASYM40,
     BACKBONE_TABLES,
     CELLS,
+    METHOD_TITLES,
     OWN_NOISE,
     SYM20,
     TABLES,
-    TITLES,
     BackboneTable,
     Cell,
 )
@@ -43,7 +43,7 @@ class Entry:
     @property
     def title(self) -> str:
         """``Jo-SRC-CI``."""
-        return TITLES[self.method] + (f"-{self.variant.upper()}" if self.variant else "")
+        return METHOD_TITLES[self.method] + (f"-{self.variant.upper()}" if self.variant else "")
 
     def folder(self, recipe: str) -> str:
         """The RECIPE in a result's path: ``augmented``, ``augmented-ci``."""

@@ -6,6 +6,7 @@ import time
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from josrc._console import duration
 from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import Row
 
@@ -71,19 +72,10 @@ class SuiteProgress(Listener):
     def _left(self) -> str:
         if self.pace is None:
             return "time left unknown"
-        return f"{duration(self.pace * (self.runs - self.ended_runs - self.share))} left"
+        return f"about {duration(self.pace * (self.runs - self.ended_runs - self.share))} left"
 
     def _show(self) -> None:
         done = self.ended_runs + self.share
         self.bar.update(
             self.task, completed=done, run=min(self.ended_runs + 1, self.runs), left=self._left()
         )
-
-
-def duration(seconds: float) -> str:
-    """``about 12 minutes``."""
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"about {seconds / 60:.0f} minutes"
-    return f"about {seconds / 3600:.1f} hours"

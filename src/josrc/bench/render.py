@@ -15,7 +15,7 @@ from rich.text import Text
 from josrc._console import say
 from josrc._io import write_text
 from josrc.bench.figures import Figure, figures_of, write_figure
-from josrc.bench.paper import TABLES, TITLES
+from josrc.bench.paper import METHOD_TITLES, TABLES
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import FOLDERS, VIEWS
 from josrc.errors import UserError
@@ -50,7 +50,7 @@ def show(suite: str, root: Path, console: Console) -> None:
     view = VIEWS[suite](suite, results)
     # Six columns of a terminal's 80 characters: no room for vertical lines, methods stay whole.
     table = Table(
-        Column(view.header[0], min_width=max(map(len, TITLES.values()))),
+        Column(view.header[0], min_width=max(map(len, METHOD_TITLES.values()))),
         *view.header[1:],
         title=view.title,
         box=box.HORIZONTALS,

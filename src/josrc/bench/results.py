@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc._io import PARTIAL, write_text
 from josrc.bench.paper import Cell
-from josrc.engine.metrics import COLUMNS, Row
+from josrc.engine.metrics import METRIC_COLUMNS, Row
 from josrc.errors import UserError, reason
 
 # The suite whose results are no runs but comparisons of verdicts with the truth.
@@ -134,7 +134,7 @@ class Results:
 
 def save_result(root: Path, key: ResultKey, summary: dict[str, Any], rows: Sequence[Row]) -> None:
     """Keep a run: its summary, and every column of its metrics under ``metrics``."""
-    columns = {name: [row.get(name) for row in rows] for name in COLUMNS}
+    columns = {name: [row.get(name) for row in rows] for name in METRIC_COLUMNS}
     known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
     write_text(root / key.path, json.dumps(summary | {"metrics": known}, indent=1) + "\n")
 

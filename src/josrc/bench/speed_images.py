@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -148,7 +149,7 @@ def measure(
     views = batch * state.method.needs.views * 3 * source.size[0] * source.size[1] * 4
     workers = min(loader.pool.workers, most_workers(views))
     say(console, f"{device_name(device)}: up to {WINDOWS} windows of {steps} steps a loop ...")
-    load_before = os.getloadavg()[0]
+    load_before = psutil.getloadavg()[0]
     measured = time_loops(state, config, source, workers, steps, console)
     return {
         "device": device_name(device),
@@ -156,7 +157,7 @@ def measure(
         "loader_workers": loader.pool.workers,
         "reference_workers": workers,
         "load_before": load_before,
-        "load_after": os.getloadavg()[0],
+        "load_after": psutil.getloadavg()[0],
         "data": source.name,
         **files_on_disk(loader.images),
         "method": config.method.name,

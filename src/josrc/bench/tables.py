@@ -6,7 +6,15 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from josrc.bench.paper import ABLATION, BACKBONE_TABLES, SELECTION, TABLES, TITLES, Cell, Score
+from josrc.bench.paper import (
+    ABLATION,
+    BACKBONE_TABLES,
+    METHOD_TITLES,
+    SELECTION,
+    TABLES,
+    Cell,
+    Score,
+)
 from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, RELEASED, SUITES, Entry, Suite
 from josrc.bench.results import AUDIT, AuditResult, Result, Results, place_of
 from josrc.runs.plots import GROUP_TITLES
@@ -239,7 +247,7 @@ def backbone_table(name: str, results: Results) -> TableView:
         last = [r.final for r in runs]
         ours, failed = chosen if validated else last, sum(r.failed is not None for r in runs)
         score = Score(row.accuracy)
-        title = f"{TITLES[row.method]} {row.variant}".strip()
+        title = f"{METHOD_TITLES[row.method]} {row.variant}".strip()
         title += f" ({entry.recipe})" if entry.recipe == RELEASED else ""
         cells = (published(score), measured(ours, failed), difference(ours, score))
         rest = [measured(values) if values else "" for values in (last, [r.best for r in runs])]

@@ -109,7 +109,7 @@ def apply_command(
         out,
         auto=auto,
         auto_remove=auto_remove,
-        way="copy" if copy else link,
+        link="copy" if copy else link,
         overwrite=overwrite,
         decisions_of=decisions_of,
         data_root=data_root,

@@ -108,8 +108,8 @@ def evaluate(
     with progress_bar(console, "Evaluating") as progress:
         found = evaluate(predictor, labelled, device=device, workers=workers, progress=progress)
     folder = out or run / "eval" / (config.title + ("-last" if last else ""))
-    story = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
-    write_evaluation(folder, found, {"data": data, **story})
+    metadata = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
+    write_evaluation(folder, found, {"data": data, **metadata})
     skipped = f", files skipped: {len(found.skipped):,}" if found.skipped else ""
     told = (
         f"{data}: accuracy {found.accuracy:.2f} % on {len(found.true):,} {labelled.part}, "
@@ -142,8 +142,8 @@ def export(
     finished = Run.load(run)
     predictor = finished.predictor(last)
     weights = {"weights": "last" if last else "best", "epoch": predictor.epoch}
-    story = {"method": finished.summary["method"], "data": finished.summary["data"], **weights}
-    checked = export(predictor, format, path, story)["checked"]
+    metadata = {"method": finished.summary["method"], "data": finished.summary["data"], **weights}
+    checked = export(predictor, format, path, metadata)["checked"]
     typer.echo(
         f"Checked with {checked['with']} against the run's networks: probabilities differ by "
         f"{checked['largest_difference']:.1g} at most.\n"

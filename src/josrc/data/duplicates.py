@@ -154,7 +154,7 @@ def list_duplicates(source: Source) -> Iterator[Duplicate]:
 
 
 @dataclass
-class Tally:
+class DuplicateTally:
     """Duplicates, counted.
 
     Attributes:
@@ -188,9 +188,9 @@ class Tally:
         return found
 
 
-def tally(copies: Iterable[Duplicate]) -> Tally:
+def tally(copies: Iterable[Duplicate]) -> DuplicateTally:
     """Count copies as they come, group by group."""
-    found = Tally()
+    found = DuplicateTally()
     for _, members in groupby(copies, key=lambda copy: copy.group):
         group = list(members)
         found.pictures += 1

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc._io import UNREADABLE, readable, replacing
+from josrc._io import UNREADABLE, atomic_write, readable
 from josrc.data.noise import Labels
 from josrc.errors import UserError
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
-COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
+LABEL_COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
 PLACES = ("id", "index")
 # What a noise file holds at least.
 GIVEN = "given.npy"
@@ -51,7 +51,7 @@ def write_noise_file(
         arrays |= {"true": true, "kind": kind}
     if ids is not None:
         arrays["ids"] = np.array(ids)
-    with replacing(path) as partial, partial.open("wb") as file:
+    with atomic_write(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
@@ -129,9 +129,11 @@ def _read_csv(path: Path, class_names: Sequence[str]) -> tuple[Any, None]:
     if not lines:
         raise ValueError("it is empty")
     header = [cell.strip().lower() for cell in lines[0][1]]
-    column = next((header.index(name) for name in COLUMNS if name in header), None)
+    column = next((header.index(name) for name in LABEL_COLUMNS if name in header), None)
     if column is None and len(header) > 1:
-        raise ValueError(f"no column is named {' or '.join(COLUMNS)} (found: {', '.join(header)})")
+        raise ValueError(
+            f"no column is named {' or '.join(LABEL_COLUMNS)} (found: {', '.join(header)})"
+        )
     if column is not None:
         lines = lines[1:]
         _check_order(lines, header)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from josrc.config import ModelConfig, RunConfig
 from josrc.data.assemble import Skipped
@@ -224,9 +223,4 @@ def _take(source: Source, index: Index) -> Source:
 
 def available_memory() -> int:
     """Bytes of memory that programs may still take."""
-    information = Path("/proc/meminfo")
-    if information.is_file():
-        for line in information.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return int(psutil.virtual_memory().available)

@@ -15,7 +15,7 @@ from typing import Any
 from josrc.config import DataConfig, DataKind
 from josrc.data.assemble import assemble
 from josrc.data.readers import READERS, read_table
-from josrc.data.readers.arrays import NAME
+from josrc.data.readers.arrays import ARRAYS_NAME
 from josrc.data.readers.manifest import is_manifest
 from josrc.data.source import Source, with_noise
 from josrc.errors import UserError, closest
@@ -90,7 +90,7 @@ def kind_of_recorded(name: str) -> DataKind:
 
     The data may be gone by now.
     """
-    if name == NAME:
+    if name == ARRAYS_NAME:
         return DataKind.ARRAYS
     if Path(name).is_absolute() and not Path(name).exists():
         return DataKind.MANIFEST if is_manifest(Path(name)) else DataKind.FOLDER

@@ -24,6 +24,8 @@ MOST_WORKERS = 16
 ALONE = 64
 # Groups that each process decodes ahead.
 PREFETCHED = 2
+# Whether processes have groups, and signals can be held back.
+POSIX = hasattr(os, "setpgid") and hasattr(signal, "pthread_sigmask")
 # What asks a training to stop.
 STOPS = (signal.SIGINT, signal.SIGTERM)
 # Places of images in their data set that could not be decoded, and why.
@@ -134,6 +136,8 @@ class DecodingPool:
     def decode(self, groups: Sequence[Index]) -> Iterator[Decoded]:
         """Each group in its turn; an unfinished walk before this one is given up."""
         self.groups.groups = groups
+        if not POSIX:
+            return iter(self.loader)
         # A worker is born with signals held back, until it is one that they don't reach.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
@@ -162,6 +166,8 @@ def _start_worker(number: int) -> None:
     Ctrl-C reaches all processes of a terminal, and torchrun, timeout and others signal a process
     with all of its group.
     """
+    if not POSIX:
+        return
     os.setpgid(0, 0)
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)  # one that came before is forgotten

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file that is always whole, with its story as JSON inside."""
+"""Checkpoints: one safetensors file that is always whole, with its metadata as JSON inside."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from josrc._io import replacing
+from josrc._io import atomic_write
 from josrc.errors import UserError, reason
 
-STORY = "josrc"
+METADATA = "josrc"
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], story: dict[str, Any]) -> None:
-    """Write tensors and a JSON story to ``path``: the old file or the new one, never a part."""
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+    """Write tensors and JSON metadata to ``path``: the old file or the new one, never a part."""
     on_cpu = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         try:
-            save_file(on_cpu, partial, metadata={STORY: json.dumps(story)})
+            save_file(on_cpu, partial, metadata={METADATA: json.dumps(metadata)})
         except SafetensorError as error:
             number = re.search(r"os error (\d+)", str(error))
             if number is None:
@@ -33,10 +33,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], story: dict[str, Any]) 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and story of a checkpoint."""
+    """Tensors and metadata of a checkpoint."""
     try:
         with safe_open(path, framework="pt") as file:
-            story = json.loads((file.metadata() or {}).get(STORY, "{}"))
-            return {key: file.get_tensor(key) for key in file.keys()}, story  # noqa: SIM118
+            metadata = json.loads((file.metadata() or {}).get(METADATA, "{}"))
+            return {key: file.get_tensor(key) for key in file.keys()}, metadata  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"Checkpoint {path} can't be read: {reason(error)}") from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-import resource
 import sys
 from pathlib import Path
 
+import psutil
 import torch
 
 from josrc.distributed import local_rank, local_world, world
@@ -65,5 +65,15 @@ def peak_memory_mib(device: torch.device) -> float:
     """Most memory this process has held: on the GPU, or in all for a CPU run."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
+    return _peak_resident() / 2**20
+
+
+def _peak_resident() -> int:
+    """Most main memory this process has held, in bytes."""
+    try:
+        import resource
+    except ImportError:  # Windows tells it otherwise
+        found = psutil.Process().memory_info()
+        return int(getattr(found, "peak_wset", found.rss))
     unit = 1 if sys.platform == "darwin" else 1024  # kilobytes everywhere but on macOS
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

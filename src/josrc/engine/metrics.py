@@ -13,7 +13,7 @@ from josrc.data.source import Source
 Row = dict[str, float | int | None]
 
 # Columns of metrics.csv. Accuracies and precisions are percentages.
-COLUMNS = (
+METRIC_COLUMNS = (
     "epoch", "lr", "threshold", "loss", "test_accuracy", "n_clean", "n_id", "n_ood",
     "clean_precision", "id_precision", "ood_precision", "fit_clean", "fit_id", "fit_ood",
     "recover_id", "seconds", "teacher_accuracy", "agreement",

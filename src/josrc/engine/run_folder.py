@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import importlib.metadata
 import json
 import math
@@ -18,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
-from josrc._io import PARTIAL, named, read_json, readable, write_csv, write_text
+from josrc._io import PARTIAL, read_json, readable, with_path, write_csv, write_text
 from josrc._version import __version__
 from josrc.config import RunConfig
 from josrc.data.label_files import write_noise_file
 from josrc.data.source import Source
 from josrc.distributed import world
 from josrc.engine.device import device_name
-from josrc.engine.metrics import COLUMNS, Row
+from josrc.engine.metrics import METRIC_COLUMNS, Row
 from josrc.errors import FolderInUseError, UserError
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
@@ -115,24 +115,26 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Make sure that no other process writes here; a killed process leaves no lock behind."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                message = f"{self.path} is in use by another josrc process."
-                raise FolderInUseError(message) from None
+        lock = FileLock(self.path / ".lock", blocking=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise FolderInUseError(f"{self.path} is in use by another josrc process.") from None
+        try:
             yield
+        finally:
+            lock.release()
 
     def write_metrics(self, rows: Sequence[Row]) -> None:
         """Write the whole table; used when a run begins or resumes."""
-        with named(self.metrics), self.metrics.open("w", newline="", encoding="utf-8") as file:
+        with with_path(self.metrics), self.metrics.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(COLUMNS)
+            writer.writerow(METRIC_COLUMNS)
             writer.writerows(_cells(row) for row in rows)
 
     def append_metrics(self, row: Row) -> None:
         """Add the row of one epoch."""
-        with named(self.metrics), self.metrics.open("a", newline="", encoding="utf-8") as file:
+        with with_path(self.metrics), self.metrics.open("a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(_cells(row))
 
     def read_metrics(self) -> list[Row]:
@@ -240,7 +242,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def _cells(row: Row) -> list[str]:
-    return [_cell(row.get(column)) for column in COLUMNS]
+    return [_cell(row.get(column)) for column in METRIC_COLUMNS]
 
 
 def _cell(value: float | int | None) -> str:

@@ -250,7 +250,7 @@ class Trainer:
         tensors = self.state.tensors() | {"rng.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
-        story = {
+        metadata = {
             "epoch": self.epoch,
             "position": self.position,
             "seconds": self.seconds,
@@ -258,7 +258,7 @@ class Trainer:
             "rows": self.rows,
             "config": self.config.identity(),
         }
-        save_tensors(self.folder.checkpoint, tensors, story)
+        save_tensors(self.folder.checkpoint, tensors, metadata)
         self._saved_at = time.monotonic()
         self._save_cost = self._saved_at - begun
 
@@ -266,17 +266,17 @@ class Trainer:
         """Go back to the checkpoint; without one the run begins anew."""
         if not self.folder.checkpoint.is_file():
             return
-        tensors, story = load_tensors(self.folder.checkpoint)
+        tensors, metadata = load_tensors(self.folder.checkpoint)
         try:
-            self._check_identity(story["config"])
+            self._check_identity(metadata["config"])
             torch.set_rng_state(tensors.pop("rng.cpu"))
             cuda = tensors.pop("rng.cuda", None)
             if cuda is not None and self.device.type == "cuda":
                 torch.cuda.set_rng_state(cuda, self.device)
             self.state.load(tensors)
-            self.epoch, self.position = story["epoch"], story["position"]
-            self.seconds, self.rows = story["seconds"], story["rows"]
-            self.peak_memory = story.get("peak_memory_mib", 0.0)
+            self.epoch, self.position = metadata["epoch"], metadata["position"]
+            self.seconds, self.rows = metadata["seconds"], metadata["rows"]
+            self.peak_memory = metadata.get("peak_memory_mib", 0.0)
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise UserError(f"{self.folder.checkpoint} does not fit this run: {error}") from None
 
@@ -290,7 +290,7 @@ class Trainer:
                 raise ValueError(f"{key} was {theirs!r} and is now {ours!r}")
 
     def _save_weights(self, path: Path) -> None:
-        story = {
+        metadata = {
             "method": self.config.method.name,
             "model": self.config.model.model_dump(mode="json"),
             "classes": self.source.closed_names,
@@ -302,7 +302,7 @@ class Trainer:
                 "std": self.source.std,
             },
         }
-        save_tensors(path, self.state.method.weights(), story)
+        save_tensors(path, self.state.method.weights(), metadata)
 
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` holds."""

@@ -18,8 +18,7 @@ from torch import Tensor
 # Rows and channels of a tile, and tiles that a program asks for at once.
 ROWS, CHANNELS, AT_ONCE = 128, 64, 4
 # Programs that share the sums of a tensor, about two for each multiprocessor of a large GPU. Their
-# parts are added up by a second kernel, for few channels at a time: letting the last program to
-# finish do it was slower, as all others wait for one.
+# parts are added up by a second kernel, for few channels at a time: all would wait for a last one.
 PROGRAMS, FEW = 256, 8
 
 

@@ -21,7 +21,7 @@ from josrc.data.decode import UnreadableImageError
 from josrc.errors import UserError
 from josrc.review.decisions import Action, Entry, Filter, RefusedError, Store
 from josrc.review.guard import Guard
-from josrc.review.images import Pictures
+from josrc.review.images import ReviewImages
 
 PAGE = Path(__file__).parent / "page"
 NAMES = ("review.js", "decide.js", "keys.js", "review.css", "icon.svg")
@@ -33,7 +33,7 @@ LONGEST_REQUEST, LARGEST_PAGE, MOST_ROWS = 64 * 1024, 200, 2000
 class Review:
     """The answers, each to one kind of request."""
 
-    def __init__(self, run: Path, classes: list[str], store: Store, pictures: Pictures) -> None:
+    def __init__(self, run: Path, classes: list[str], store: Store, pictures: ReviewImages) -> None:
         self.run, self.classes, self.store, self.pictures = run, classes, store, pictures
 
     def about(self, request: Request) -> Response:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,15 +20,14 @@ from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.review.carry_over import take_over
 from josrc.review.changes import Change, changes_file, check_changes, write_changes
-from josrc.review.decisions import Decided, Decision, Store, accepted
-from josrc.review.index import read_verdicts
+from josrc.review.decisions import Decision, Decisions, Store, accepted
 from josrc.verdicts.judge_run import odd_class
-from josrc.verdicts.table import TITLES
+from josrc.verdicts.table import VERDICT_TITLES, read_verdicts
 
 if TYPE_CHECKING:
-    from josrc.runs.snapshot import Opened
+    from josrc.runs.snapshot import OpenRun
 
-Way = Literal["copy", "hard", "sym"]
+LinkMode = Literal["copy", "hard", "sym"]
 # If fewer verdicts than this share are followed, so many lower confidences are offered.
 FEW, OFFERS = 0.1, 4
 GONE = ("gone", "")
@@ -35,7 +35,7 @@ LEFT_OUT = "What is gone is left out. What is new is not in it: nothing was foun
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedSample:
     """A sample of the corrected data set.
 
     Attributes:
@@ -69,7 +69,7 @@ class Auto:
 
 
 @dataclass
-class Tally:
+class ApplyTally:
     """What was done: of each outcome how many, by whom; and how sure verdicts were to do more."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -127,20 +127,20 @@ def apply_run(
     *,
     auto: float | None = None,
     auto_remove: bool = True,
-    way: Way | None = None,
+    link: LinkMode | None = None,
     overwrite: bool = False,
     decisions_of: Path | None = None,
     data_root: Path | None = None,
     console: Console,
-) -> Tally:
+) -> ApplyTally:
     """Write the corrected data set of a run. Original files are only read.
 
     Args:
         path: the run folder.
-        out: a CSV file, or with ``way`` a folder.
+        out: a CSV file, or with ``link`` a folder.
         auto: verdicts that are at least this sure count where nobody has decided.
         auto_remove: they may also remove samples.
-        way: how images get into the folder: by copy, hard or symbolic link.
+        link: how images get into the folder: by copy, hard or symbolic link.
         overwrite: replace what an earlier ``apply`` wrote there.
         decisions_of: an earlier run, whose decisions are taken over where there is none yet.
         data_root: where the data is now, if it has moved.
@@ -150,7 +150,7 @@ def apply_run(
     from josrc.review.write import write_folder, write_labels, write_manifest
     from josrc.runs.snapshot import check_place, moved, open_run
 
-    if way is None and out.suffix.lower() != ".csv":
+    if link is None and out.suffix.lower() != ".csv":
         raise UserError(
             f"{out} does not end in .csv. To write a folder of class folders add --copy or --link."
         )
@@ -168,19 +168,19 @@ def apply_run(
             f"Nobody has decided on anything in {path} yet. Look at its verdicts: josrc review "
             f"{shlex.quote(str(path))}. Or take what josrc is sure of: --auto 0.9."
         )
-    tally = Tally()
+    tally = ApplyTally()
     samples = corrected(opened, decided, Auto(auto, auto_remove), tally)
-    changes = changes_file(out, way is not None)
+    changes = changes_file(out, link is not None)
     for target in (out, changes):
-        protect(target, folder, config, way)
-    if way is None:  # in a folder it is as new as the folder
+        protect(target, folder, config, link)
+    if link is None:  # in a folder it is as new as the folder
         check_changes(changes, out, overwrite)
     if config.data.test is not None:
         source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
-    named, new = [str(out)], way is not None or source.images.has_paths
+    named, new = [str(out)], link is not None or source.images.has_paths
     outside = config.data.test is not None and config.data.allow_outside  # tests may need it
-    if way is not None:
-        write_folder(out, source, samples, way, overwrite)
+    if link is not None:
+        write_folder(out, source, samples, link, overwrite)
     elif new:
         outside = write_manifest(out, source, samples) or outside
     else:
@@ -192,7 +192,7 @@ def apply_run(
     again = train_again(config, source, named + ["--allow-outside"] * (new and outside), new=new)
     tests = 0 if source.test_images is None or not new else len(source.test_images)
     tested = f" and {tests:,} test images" if tests else ""
-    later = _later(path) if decided and way is None else ""
+    later = _later(path) if decided and link is None else ""
     changed = f"\n{opened.changes.told()} {LEFT_OUT}" if opened.changes else ""
     say(
         console,
@@ -219,7 +219,7 @@ def _later(run: Path) -> str:
 
 def read_decisions(
     audit: Path, before: Path | None, classes: Collection[str]
-) -> tuple[Decided, str]:
+) -> tuple[Decisions, str]:
     """What people decided on a run, with what it takes over from one before; a line on that."""
     if before is None and not (audit / "decisions.sqlite").is_file():
         return {}, ""
@@ -233,11 +233,11 @@ def read_decisions(
 
 
 def corrected(
-    opened: Opened,
-    decided: Decided,
+    opened: OpenRun,
+    decided: Decisions,
     auto: Auto,
-    tally: Tally,
-) -> list[Corrected]:
+    tally: ApplyTally,
+) -> list[CorrectedSample]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
     verdicts = opened.folder.audit / "verdicts.csv"
     gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
@@ -254,17 +254,17 @@ def corrected(
 
 def _corrected(
     verdicts: Path,
-    decided: Decided,
+    decided: Decisions,
     auto: Auto,
-    tally: Tally,
+    tally: ApplyTally,
     gone: Collection[int],
     location: Callable[[int], str],
-) -> Iterator[Corrected]:
-    for row, cells in enumerate(read_verdicts(verdicts)):
+) -> Iterator[CorrectedSample]:
+    lines = chain.from_iterable(frame.itertuples() for frame in read_verdicts(verdicts))
+    for row, sample_id, _, given, verdict, suggested, _, _, confidence, _ in lines:
         if row in gone:
             tally.counts[GONE] += 1
             continue
-        sample_id, _, given, verdict, suggested, _, _, confidence, _ = cells
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
             who = "verdict"
@@ -286,11 +286,11 @@ def _corrected(
         if outcome != "remove":
             tally.labels[label or given] += 1
             # A million samples share a few labels.
-            yield Corrected(row, sample_id, sys.intern(given), sys.intern(label or given))
+            yield CorrectedSample(row, sample_id, sys.intern(given), sys.intern(label or given))
 
 
 def _followed(
-    decision: Decision | None, confidence: float, auto: Auto, tally: Tally
+    decision: Decision | None, confidence: float, auto: Auto, tally: ApplyTally
 ) -> Decision | None:
     """What a verdict would do, if it may."""
     if decision is None:
@@ -304,7 +304,7 @@ def _followed(
 
 def _by_verdict(verdict: str, suggested: str) -> Decision | None:
     """What a verdict against a label would do, however sure it is."""
-    if verdict == TITLES[CLEAN]:
+    if verdict == VERDICT_TITLES[CLEAN]:
         return None
     action, label = accepted(verdict, suggested)
     if action == "remove":
@@ -312,7 +312,7 @@ def _by_verdict(verdict: str, suggested: str) -> Decision | None:
     return ("relabel", label) if label else None
 
 
-def protect(out: Path, folder: RunFolder, config: RunConfig, way: Way | None) -> None:
+def protect(out: Path, folder: RunFolder, config: RunConfig, link: LinkMode | None) -> None:
     """Raise an error if something that was there before josrc could be written over."""
     target, run = out.resolve(), folder.path.resolve()
     data = config.data
@@ -320,7 +320,7 @@ def protect(out: Path, folder: RunFolder, config: RunConfig, way: Way | None) ->
     for original in (path.resolve() for path in originals if path is not None):
         if target == original or target in original.parents:
             raise UserError(f"{out} is or holds the original {original}. Name another --out.")
-        if way is not None and original.is_dir() and original in target.parents:
+        if link is not None and original.is_dir() and original in target.parents:
             raise UserError(f"{out} lies inside of the original data. Name another --out.")
     if target == run or run in target.parents or target in run.parents:
         raise UserError(f"{out} lies inside of the run folder or holds it. Name another --out.")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
-from josrc.review.decisions import Decided, Store
+from josrc.review.decisions import Decisions, Store
 from josrc.runs.resolve import load_run_config
 
 
 @dataclass(frozen=True)
-class Earlier:
+class ImportedDecisions:
     """What an earlier run's decisions say of the samples of another run.
 
     Attributes:
@@ -28,7 +28,7 @@ class Earlier:
         unknown: how many name a class that this run has not.
     """
 
-    decisions: Decided
+    decisions: Decisions
     missing: int
     changed: int
     unknown: int
@@ -51,11 +51,11 @@ class Earlier:
 
 def take_over(before: Path, store: Store, classes: Collection[str]) -> str:
     """Decide on the samples of a store as was decided on the run ``before``; what became of it."""
-    earlier = earlier_decisions(before, store, classes)
+    earlier = imported_decisions(before, store, classes)
     return earlier.told(before, store.take_over(earlier.decisions))
 
 
-def earlier_decisions(before: Path, store: Store, classes: Collection[str]) -> Earlier:
+def imported_decisions(before: Path, store: Store, classes: Collection[str]) -> ImportedDecisions:
     """Decisions on the run ``before``, as they apply to the samples of a store.
 
     An image that was removed and is here is removed again. One whose label was kept, or is by now
@@ -73,7 +73,7 @@ def earlier_decisions(before: Path, store: Store, classes: Collection[str]) -> E
         for row, name, path, given in samples
         if row in decided and (path or names[0] == names[1])
     }
-    found: Decided = {}
+    found: Decisions = {}
     changed = unknown = 0
     for row, name, path, given in store.samples():
         if (name, path) not in wanted:
@@ -96,10 +96,10 @@ def earlier_decisions(before: Path, store: Store, classes: Collection[str]) -> E
         raise UserError(
             f"None of the {missing:,} decisions on {before} is on a sample of this run."
         )
-    return Earlier(found, missing, changed, unknown)
+    return ImportedDecisions(found, missing, changed, unknown)
 
 
-def _read(folder: RunFolder) -> tuple[Decided, list[tuple[int, str, str, str]]]:
+def _read(folder: RunFolder) -> tuple[Decisions, list[tuple[int, str, str, str]]]:
     if not (folder.audit / "decisions.sqlite").is_file():
         return {}, []
     store = Store(folder.audit)

@@ -10,7 +10,7 @@ from josrc.errors import UserError
 from josrc.review.write import refuse
 
 # ``by`` is ``decision`` or ``verdict``; verdict and confidence are josrc's, whoever decided.
-COLUMNS = ("id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence")
+CHANGE_COLUMNS = ("id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence")
 Change = tuple[str, ...]
 
 
@@ -37,9 +37,9 @@ def _ours(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline(1000).rstrip("\n") == ",".join(COLUMNS)
+        return file.readline(1000).rstrip("\n") == ",".join(CHANGE_COLUMNS)
 
 
 def write_changes(path: Path, changes: Iterable[Change]) -> None:
     """A line for every sample that was relabelled or removed, in data order."""
-    write_csv(path, [COLUMNS, *changes])
+    write_csv(path, [CHANGE_COLUMNS, *changes])

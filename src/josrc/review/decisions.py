@@ -16,15 +16,14 @@ from typing import Any, Literal
 
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
-from josrc.review.estimate import interval
 from josrc.review.index import borderline_places, folded, indexed, origin_of, version_of
-from josrc.verdicts.table import TITLES
+from josrc.verdicts.table import VERDICT_TITLES
 
 Action = Literal["accept", "keep", "label", "remove"]
 # Outcome and label: ("keep", None), ("relabel", "cat"), ("remove", None); none: undecided.
 Decision = tuple[str, str | None]
 # Of every decided row the sample's id and the decision.
-Decided = dict[int, tuple[str, Decision]]
+Decisions = dict[int, tuple[str, Decision]]
 Entry = dict[str, Any]
 
 SCHEMA = """
@@ -78,7 +77,7 @@ class Filter:
         if self.verdict == "borderline":
             found.append(("place BETWEEN ? AND ? AND confidence > 0", list(borderline_places())))
         elif self.verdict == "flagged":
-            found.append(("verdict != ?", [TITLES[CLEAN]]))
+            found.append(("verdict != ?", [VERDICT_TITLES[CLEAN]]))
         elif self.verdict and not self.drawn:
             found.append(("verdict = ?", [self.verdict]))
         if self.given:
@@ -157,7 +156,7 @@ class Store:
 
     def progress(self, given: str = "") -> dict[str, dict[str, int]]:
         """Of every verdict how many samples there are, and how many of them are decided."""
-        found = {title: {"samples": 0, "decided": 0} for title in TITLES.values()}
+        found = {title: {"samples": 0, "decided": 0} for title in VERDICT_TITLES.values()}
         where, values = ("WHERE given = ?", [given]) if given else ("", [])
         for key, source in (
             ("samples", "sum(samples) FROM census"),
@@ -178,14 +177,14 @@ class Store:
             "FROM spot_check LEFT JOIN decision USING (row)"
         )
         samples, decided, wrong = self._read(sql, [])[0]
-        low, high = interval(wrong, decided)
+        low, high = wilson_interval(wrong, decided)
         return {"samples": samples, "decided": decided, "wrong": wrong, "low": low, "high": high}
 
     def classes(self) -> list[tuple[str, int]]:
         """Given labels and how many samples of each are not clean."""
         return self._read(
             "SELECT given, sum(samples * (verdict != ?)) FROM census GROUP BY given ORDER BY given",
-            [TITLES[CLEAN]],
+            [VERDICT_TITLES[CLEAN]],
         )
 
     def latest(self) -> int:
@@ -201,7 +200,7 @@ class Store:
             [since, MOST_CHANGES],
         )
 
-    def decisions(self) -> Decided:
+    def decisions(self) -> Decisions:
         """All that hold."""
         found = self._read("SELECT row, id, outcome, label FROM decision", [])
         return {row: (sample_id, (outcome, label)) for row, sample_id, outcome, label in found}
@@ -210,7 +209,7 @@ class Store:
         """Row, id, path and given label of every sample."""
         return self._read("SELECT row, id, path, given FROM sample ORDER BY row", [])
 
-    def take_over(self, decisions: Decided) -> int:
+    def take_over(self, decisions: Decisions) -> int:
         """Decide as others did, in one step, where nothing is decided yet; returns how often."""
         with self._writing, self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
@@ -317,11 +316,26 @@ class Store:
             return self._reader.execute(sql, values).fetchall()
 
 
+def wilson_interval(hits: int, draws: int) -> tuple[float, float]:
+    """Between which values the share of all samples lies, nineteen times in twenty.
+
+    Args:
+        hits: how many of the samples drawn at random were found to be so.
+        draws: how many were drawn.
+    """
+    from scipy.stats import binomtest
+
+    if not draws:
+        return 0.0, 1.0
+    found = binomtest(hits, draws).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(found.low), float(found.high)
+
+
 def accepted(verdict: str, suggested: str) -> tuple[Action, str | None]:
     """What it means to accept a verdict: its label, the label there is, or none at all."""
-    if verdict == TITLES[CLEAN]:
+    if verdict == VERDICT_TITLES[CLEAN]:
         return "keep", None
-    return ("label", suggested) if verdict == TITLES[ID] else ("remove", None)
+    return ("label", suggested) if verdict == VERDICT_TITLES[ID] else ("remove", None)
 
 
 def _connect(path: Path, index: Path) -> sqlite3.Connection:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
 
-from josrc._io import replacing
+from josrc._io import atomic_write
+from josrc.verdicts.report.thumbnails import encode_webp
 
 THUMBNAIL, LARGE = 320, 1600
 # Up to this size each pixel counts: nothing is lost in compression.
@@ -17,7 +17,7 @@ PIXELATED = 128
 FOLDER_SIZE = 1000
 
 
-class Pictures:
+class ReviewImages:
     """Pictures by row, in the order of ``verdicts.csv``: training samples, then held-out ones."""
 
     def __init__(self, count: int, find: Callable[[int], Image.Image], cache: Path) -> None:
@@ -35,7 +35,7 @@ class Pictures:
                 return content
             content = _encode(self.find(row), THUMBNAIL)
             try:
-                with replacing(path, lasting=False) as partial:
+                with atomic_write(path, lasting=False) as partial:
                     partial.write_bytes(content)
             except OSError:
                 pass  # a full disk or a folder that is read-only: the next time costs as much again
@@ -48,6 +48,5 @@ class Pictures:
 
 def _encode(picture: Image.Image, side: int) -> bytes:
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-    content = io.BytesIO()
-    picture.save(content, "WEBP", lossless=max(picture.size) <= PIXELATED, quality=85, method=2)
-    return content.getvalue()
+    exact = max(picture.size) <= PIXELATED
+    return encode_webp(picture, lossless=exact, quality=85, method=2)

@@ -5,7 +5,6 @@ The index can be made anew at any time. What people decided lies in another file
 
 from __future__ import annotations
 
-import csv
 import os
 import random
 import shlex
@@ -16,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from josrc._io import replacing
+from josrc._io import atomic_write
 from josrc.data.noise import CLEAN
 from josrc.errors import UserError
-from josrc.verdicts.table import BORDERLINE, COLUMNS, TITLES
+from josrc.verdicts.table import BORDERLINE, VERDICT_TITLES, read_verdicts
 
 VERSION = 4
 # So many samples drawn at random tell how many labels are wrong, whatever the verdicts say.
@@ -80,7 +79,7 @@ def origin_of(path: Path) -> tuple[int, ...] | None:
 
 
 def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         partial.unlink(missing_ok=True)
         with closing(sqlite3.connect(partial, isolation_level=None)) as database:
             # Nothing to protect: it is either complete and takes its place, or thrown away.
@@ -108,32 +107,18 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
 
 
 def _samples(verdicts: Path, census: Counter[tuple[str, str]]) -> Iterator[Sample]:
-    for row, cells in enumerate(read_verdicts(verdicts)):
-        sample_id, path, given, verdict, suggested, p_clean, p_ood, confidence, reason = cells
-        census[verdict, given] += 1
-        sure = float(confidence)
-        place = queue_place(row, verdict, sure)
-        sample_id, path = shown(sample_id), shown(path)
-        words = folded("\n".join((sample_id, path, given, suggested)))
-        yield (
-            row, sample_id, path, given, verdict, suggested, float(p_clean), float(p_ood), sure,
-            reason, place, words,
-        )  # fmt: skip
-
-
-def read_verdicts(path: Path) -> Iterator[list[str]]:
-    """The lines of ``verdicts.csv``, one after the other."""
-    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
-        lines = csv.reader(file)
-        if next(lines, None) != list(COLUMNS):
-            raise UserError(f"{path} has other columns than josrc writes: {', '.join(COLUMNS)}.")
-        for cells in lines:
-            if len(cells) != len(COLUMNS) or cells[3] not in TITLES.values():
-                raise UserError(
-                    f"{path}, line {lines.line_num} is not a verdict of this run. Write the file "
-                    f"again: josrc audit {path.parent.parent}"
-                )
-            yield cells
+    for frame in read_verdicts(verdicts):
+        for cells in frame.itertuples():
+            row, name, path, given, verdict, suggested, p_clean, p_ood, confidence, reason = cells
+            census[verdict, given] += 1
+            sure = float(confidence)
+            place = queue_place(row, verdict, sure)
+            name, path = shown(name), shown(path)
+            words = folded("\n".join((name, path, given, suggested)))
+            yield (
+                row, name, path, given, verdict, suggested, float(p_clean), float(p_ood), sure,
+                reason, place, words,
+            )  # fmt: skip
 
 
 def spot_check(samples: int) -> list[int]:
@@ -160,7 +145,7 @@ def queue_place(row: int, verdict: str, confidence: float) -> int:
     One number from the most certain suspicion over the borderline cases to the most certain clean
     label, so that whoever stops early has seen what matters most. No two samples share one.
     """
-    certainty = 1 - confidence if verdict == TITLES[CLEAN] else 1 + confidence
+    certainty = 1 - confidence if verdict == VERDICT_TITLES[CLEAN] else 1 + confidence
     return round((2 - certainty) * STEPS) * ROWS + row
 
 

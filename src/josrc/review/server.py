@@ -17,8 +17,8 @@ from josrc.errors import UserError
 if TYPE_CHECKING:
     from PIL import Image
 
-    from josrc.review.images import Pictures
-    from josrc.runs.snapshot import Opened
+    from josrc.review.images import ReviewImages
+    from josrc.runs.snapshot import OpenRun
 
 ADDRESS = "127.0.0.1"
 
@@ -94,9 +94,9 @@ def serve(
     say(console, "\n".join(lines))
 
 
-def _pictures(opened: Opened, rows: int) -> Pictures:
+def _pictures(opened: OpenRun, rows: int) -> ReviewImages:
     """The pictures of a run, by row of its verdicts. One that is gone has none, that is all."""
-    from josrc.review.images import Pictures
+    from josrc.review.images import ReviewImages
 
     opened.check_verdicts(rows)
     opened.check_images()
@@ -105,7 +105,7 @@ def _pictures(opened: Opened, rows: int) -> Pictures:
         part, index = opened.source.at(row)
         return part.images.picture(index)
 
-    return Pictures(rows, find, opened.folder.audit / "thumbnails")
+    return ReviewImages(rows, find, opened.folder.audit / "thumbnails")
 
 
 def _listening(port: int) -> socket.socket:

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from josrc._io import named, replacing, seen_from, write_text
+from josrc._io import atomic_write, seen_from, with_path, write_text
 from josrc.data.images import Images
 from josrc.data.readers.table import SPLITS
 from josrc.data.source import Source
 from josrc.errors import UserError
 
 if TYPE_CHECKING:
-    from josrc.review.apply import Corrected, Tally, Way
+    from josrc.review.apply import ApplyTally, CorrectedSample, LinkMode
 
 # Lies in every folder that josrc wrote, and is the only leave to replace one.
 MARK = ".josrc-apply"
 
 
-def write_manifest(out: Path, source: Source, samples: Sequence[Corrected]) -> bool:
+def write_manifest(out: Path, source: Source, samples: Sequence[CorrectedSample]) -> bool:
     """A CSV with ``path``, ``label`` and ``id``; with held-out or test images also ``split``.
 
     Returns:
@@ -31,7 +31,7 @@ def write_manifest(out: Path, source: Source, samples: Sequence[Corrected]) -> b
     """
     columns = 3 if source.val is None and source.test_images is None else 4
     root, outside = out.absolute().parent, False
-    with replacing(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["path", "label", "id", "split"][:columns])
         for location, *line in _manifest_lines(source, samples):
@@ -42,7 +42,7 @@ def write_manifest(out: Path, source: Source, samples: Sequence[Corrected]) -> b
     return outside
 
 
-def _manifest_lines(source: Source, samples: Sequence[Corrected]) -> Iterator[list[str]]:
+def _manifest_lines(source: Source, samples: Sequence[CorrectedSample]) -> Iterator[list[str]]:
     for sample in samples:
         part, index = source.at(sample.row)
         split = "train" if part is source else "val"
@@ -53,7 +53,9 @@ def _manifest_lines(source: Source, samples: Sequence[Corrected]) -> Iterator[li
             yield [images.location(index), source.class_names[label], "", "test"]
 
 
-def write_labels(out: Path, source: Source, samples: Sequence[Corrected], tally: Tally) -> None:
+def write_labels(
+    out: Path, source: Source, samples: Sequence[CorrectedSample], tally: ApplyTally
+) -> None:
     """A CSV with ``id`` and ``label`` for ``--noise-file``: data known by name has no paths."""
     moved = sum(s.row >= len(source) and s.label != s.given for s in samples)
     for count, what in ((tally.of("remove"), "are removed"), (moved, "are held out of training")):
@@ -63,17 +65,17 @@ def write_labels(out: Path, source: Source, samples: Sequence[Corrected], tally:
                 f"file of labels, one for every training sample. It can't express that {count:,} "
                 f"samples {what}. Write the images: --copy --out FOLDER."
             )
-    with replacing(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "label"])
         writer.writerows((s.row, s.label) for s in samples if s.row < len(source))
 
 
 def write_folder(
-    out: Path, source: Source, samples: Sequence[Corrected], way: Way, overwrite: bool
+    out: Path, source: Source, samples: Sequence[CorrectedSample], link: LinkMode, overwrite: bool
 ) -> None:
     """Class folders with the images; ``train``, ``val`` and ``test`` around them where needed."""
-    if way != "copy" and not source.images.has_paths:
+    if link != "copy" and not source.images.has_paths:
         raise UserError(f"The images of {source.name} lie in no files to link to: --copy.")
     if out.exists() and not (out / MARK).is_file():
         raise UserError(f"{out} was not written by josrc apply. Name another --out.")
@@ -85,8 +87,8 @@ def write_folder(
     _discard(partial)
     _discard(old)
     write_text(partial / MARK, "josrc apply may replace this folder.\n")
-    with named(out):
-        _fill(partial, source, samples, way)
+    with with_path(out):
+        _fill(partial, source, samples, link)
     if out.exists():
         out.rename(old)
     partial.rename(out)
@@ -102,7 +104,7 @@ def _discard(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _fill(folder: Path, source: Source, samples: Sequence[Corrected], way: Way) -> None:
+def _fill(folder: Path, source: Source, samples: Sequence[CorrectedSample], link: LinkMode) -> None:
     images, labels = source.test_images, source.test_labels
     # Classes called train or test would be taken for parts of a data set: they need one, too.
     parted = all(name.lower() in SPLITS for name in source.closed_names)
@@ -112,12 +114,12 @@ def _fill(folder: Path, source: Source, samples: Sequence[Corrected], way: Way) 
         part, index = source.at(sample.row)
         top = folder / ("train" if part is source else "val") if parted else folder
         name = _name(part.images, index, sample.row)
-        _put(part.images, index, _free(top / sample.label, name, taken), way)
+        _put(part.images, index, _free(top / sample.label, name, taken), link)
     if images is None or labels is None:
         return
     for index, label in enumerate(labels.tolist()):
         top = folder / "test" / source.class_names[label]
-        _put(images, index, _free(top, _name(images, index, index), taken), way)
+        _put(images, index, _free(top, _name(images, index, index), taken), link)
 
 
 def _name(images: Images, index: int, number: int) -> str:
@@ -125,15 +127,15 @@ def _name(images: Images, index: int, number: int) -> str:
     return Path(images.location(index)).name if images.has_paths else f"{number}.png"
 
 
-def _put(images: Images, index: int, path: Path, way: Way) -> None:
+def _put(images: Images, index: int, path: Path, link: LinkMode) -> None:
     """Put an image to a path, by its file where it has one."""
     if not images.has_paths:
         images.picture(index).save(path, "PNG")
         return
     original = Path(images.location(index)).absolute()
-    if way == "copy":
+    if link == "copy":
         shutil.copyfile(original, path)
-    elif way == "hard":
+    elif link == "hard":
         path.hardlink_to(original.resolve())
     else:
         path.symlink_to(original)

@@ -16,7 +16,8 @@ from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.resolve import load_run_config
-from josrc.runs.snapshot import Opened, open_run
+from josrc.runs.run import Run
+from josrc.runs.snapshot import OpenRun, open_run
 from josrc.verdicts.judge_run import read_ledger, write_audit
 from josrc.verdicts.report.page import NoPicturesError, write_report
 
@@ -34,17 +35,17 @@ def held_out_answers(state: TrainState) -> NDArray[Any] | None:
 
 
 def audit(
-    path: str | Path,
-    *,
+    run: Run | str | Path,
     noise_rate: float | None = None,
     ood_rate: float | None = None,
+    *,
     data_root: str | Path | None = None,
     tell: Callable[[str], None] = silent,
 ) -> dict[str, Any]:
     """Write the verdicts on the samples of a run, finished or not.
 
     Args:
-        path: the run folder.
+        run: the run, or its folder.
         noise_rate: share of wrong labels, those of foreign images included, where it is known.
         ood_rate: share of foreign images, where it is known: 0 where each belongs to some class.
         data_root: where the data is now, if it has moved.
@@ -53,12 +54,16 @@ def audit(
     Returns:
         The content of ``audit/summary.json``.
     """
+    for name, rate in (("noise_rate", noise_rate), ("ood_rate", ood_rate)):
+        if rate is not None and not 0 <= rate <= 1:
+            raise UserError(f"{name}={rate:g} is no share: it lies between 0 and 1.")
     if None not in (noise_rate, ood_rate) and ood_rate > noise_rate:  # type: ignore[operator]
         raise UserError(
             f"An OOD rate of {ood_rate:g} is more than the noise rate of {noise_rate:g}: labels of "
             "foreign images count as wrong ones too."
         )
-    folder = RunFolder(Path(path))
+    path = _path_of(run)
+    folder = RunFolder(path)
     load_run_config(folder)  # says if this is no run
     if not folder.checkpoint.is_file():
         raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
@@ -77,7 +82,11 @@ def audit(
         return summary
 
 
-def _answers(opened: Opened) -> NDArray[Any] | None:
+def _path_of(run: Run | str | Path) -> Path:
+    return run.path if isinstance(run, Run) else Path(run)
+
+
+def _answers(opened: OpenRun) -> NDArray[Any] | None:
     """What the final network says of the held-out images; NaN of those that are gone."""
     source, held = opened.source, opened.source.val
     assert held is not None
@@ -98,13 +107,13 @@ def _answers(opened: Opened) -> NDArray[Any] | None:
     return unknown
 
 
-def _tell(opened: Opened, tell: Callable[[str], None]) -> None:
+def _tell(opened: OpenRun, tell: Callable[[str], None]) -> None:
     if opened.changes:
         tell(f"{opened.changes.told()} {NOT_THERE}")
 
 
 def report(
-    path: str | Path,
+    run: Run | str | Path,
     *,
     data: Sequence[Any] | None = None,
     data_root: str | Path | None = None,
@@ -113,12 +122,13 @@ def report(
     """Write the report of a run that has verdicts: one HTML file, which is returned.
 
     Args:
-        path: the run folder.
+        run: the run, or its folder.
         data: the pair of images and labels that the run began with, if it was one.
         data_root: where the data is now, if it has moved.
         tell: hears what has become of the images since the training.
     """
-    folder = RunFolder(Path(path))
+    path = _path_of(run)
+    folder = RunFolder(path)
     load_run_config(folder)  # says if this is no run
     if not (folder.audit / "verdicts.csv").is_file():
         raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")

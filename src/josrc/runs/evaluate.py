@@ -157,9 +157,12 @@ class Evaluation:
 
     def confusion(self) -> Counts:
         """How many images of each true class (rows) are predicted as each class (columns)."""
-        count = len(self.classes)
-        pairs = np.bincount(self.true * count + self.predicted, minlength=count * count)
-        return pairs.reshape(count, count)
+        from sklearn.metrics import confusion_matrix
+
+        matrix: Counts = confusion_matrix(
+            self.true, self.predicted, labels=np.arange(len(self.classes))
+        )
+        return matrix
 
     def per_class(self) -> dict[str, dict[str, float | int | None]]:
         """Number of images and accuracy of each class; none where there is no image."""
@@ -209,13 +212,13 @@ class Evaluation:
         }
 
 
-def write_evaluation(folder: Path, found: Evaluation, story: dict[str, Any]) -> None:
+def write_evaluation(folder: Path, found: Evaluation, metadata: dict[str, Any]) -> None:
     """Write tables, pictures and, last, ``results.json``.
 
     Args:
         folder: where they go.
         found: what was measured.
-        story: what of which run was measured on what.
+        metadata: what of which run was measured on what.
     """
     from josrc.runs.plots import plot_calibration, plot_confusion
 
@@ -226,5 +229,5 @@ def write_evaluation(folder: Path, found: Evaluation, story: dict[str, Any]) -> 
     write_csv(folder / "skipped.csv", [["path", "reason"], *found.skipped])
     plot_confusion(matrix, found.classes, folder / "confusion.png")
     plot_calibration(bins, found.calibration_error(), folder / "calibration.png")
-    results = {"josrc": __version__, **story, **found.results()}
+    results = {"josrc": __version__, **metadata, **found.results()}
     write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")

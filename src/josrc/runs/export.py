@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from josrc._io import replacing, write_text
+from josrc._io import atomic_write, write_text
 from josrc._version import __version__
 from josrc.data.decode import FLOATS_TIMES, SIXTEEN_BIT_BY
 from josrc.errors import UserError, closest
@@ -53,14 +53,14 @@ class ExportModule(nn.Module):
         return mean_probabilities(list(self.networks), images)
 
 
-def export(predictor: Predictor, kind: str, path: Path, story: dict[str, Any]) -> dict[str, Any]:
+def export(predictor: Predictor, kind: str, path: Path, metadata: dict[str, Any]) -> dict[str, Any]:
     """Write a model and its card; returns the card.
 
     Args:
         predictor: the networks.
         kind: ``onnx`` or ``torch``.
         path: the file.
-        story: which run and weights these are.
+        metadata: which run and weights these are.
     """
     chosen = format_of(kind)
     model = ExportModule(predictor).cpu().eval()
@@ -70,7 +70,7 @@ def export(predictor: Predictor, kind: str, path: Path, story: dict[str, Any]) -
             f"An ONNX file holds up to 2 GiB, this model {size / 2**30:.1f}. Use --format torch."
         )
     shape = (predictor.spec.channels, *predictor.spec.size)
-    with replacing(path) as partial, torch.no_grad(), warnings.catch_warnings(action="ignore"):
+    with atomic_write(path) as partial, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         batch = {0: torch.export.Dim("batch", min=1)}
         program = torch.export.export(model, (_examples(3, shape),), dynamic_shapes=(batch,))
         chosen.write(program, partial)
@@ -91,7 +91,7 @@ def export(predictor: Predictor, kind: str, path: Path, story: dict[str, Any]) -
         "largest_difference": difference,
     }
     card = card_of(predictor) | {"checked": checked}
-    card = {"josrc": __version__, "format": kind, "file": path.name, **story, **card}
+    card = {"josrc": __version__, "format": kind, "file": path.name, **metadata, **card}
     write_text(card_path(path), json.dumps(card, indent=2) + "\n")
     return card
 

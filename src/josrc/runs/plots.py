@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from josrc._console import clipped
-from josrc._io import replacing
+from josrc._io import atomic_write
 from josrc.config import RunConfig
 from josrc.data.source import Source
 from josrc.data.views import create_view
@@ -43,14 +43,14 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a figure as PNG, whole or not at all, and forget it."""
     import matplotlib.pyplot as plt
 
-    with replacing(path) as partial, warnings.catch_warnings():
+    with atomic_write(path) as partial, warnings.catch_warnings():
         # Names in a script that matplotlib's font lacks are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(partial, dpi=120, format="png")
     plt.close(figure)
 
 
-class Pictures(Listener):
+class PlotWriter(Listener):
     """Draws a run when it ends: also when it was stopped or failed, which one wants to see."""
 
     def __init__(self, folder: RunFolder) -> None:
@@ -158,7 +158,7 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
     draws = torch.rand(2, samples, view.draws, generator=torch.Generator().manual_seed(0))
     seen = (view(tiles, torch.arange(samples), d).permute(0, 2, 3, 1) for d in draws)
     pictures = [chosen] + [pixels.round().to(torch.uint8) for pixels in seen]
-    # One sheet, not an axis for each of them: that took longer than an epoch of a small run.
+    # One sheet, not an axis for each of them: matplotlib takes its time for an axis.
     gap = max(1, max(source.size) // 16)
     height, width = (int(side) + gap for side in chosen.shape[1:3])
     sheet = torch.full((len(pictures), samples, height, width, chosen.shape[3]), 255).byte()

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from josrc._io import replacing_csv
+from josrc._io import atomic_csv
 from josrc.config import RunConfig
 from josrc.data.decode import to_tile
 from josrc.data.image_files import ImageFiles
@@ -144,7 +144,7 @@ class Predictor:
 
 # --- predictions.csv: a line an image, as they come ----------------------------------------------
 
-COLUMNS = ("path", "predicted_label", "probability", "ood_score", "reason")
+PREDICTION_COLUMNS = ("path", "predicted_label", "probability", "ood_score", "reason")
 
 
 def check_target(path: Path, inputs: Iterable[Path]) -> None:
@@ -154,7 +154,7 @@ def check_target(path: Path, inputs: Iterable[Path]) -> None:
     if any(path.samefile(one) for one in inputs if one.exists()):
         raise UserError(f"{path} is what to predict. Name another --out.")
     with path.open("rb") as file:
-        if not file.read(100).startswith(",".join(COLUMNS).encode()):
+        if not file.read(100).startswith(",".join(PREDICTION_COLUMNS).encode()):
             raise UserError(f"{path} exists and holds no predictions. Name another --out.")
 
 
@@ -185,10 +185,10 @@ def write_predictions(
     if not len(images):
         raise UserError("There is no image to predict: the folders and manifests hold none.")
     top_k = min(top_k, len(names))
-    more = [f"{name}_{rank}" for rank in range(2, top_k + 1) for name in COLUMNS[1:3]]
+    more = [f"{name}_{rank}" for rank in range(2, top_k + 1) for name in PREDICTION_COLUMNS[1:3]]
     empty, done, reasons = [""] * len(more), 0, Counter[str]()
-    with replacing_csv(path) as write:
-        write([[*COLUMNS, *more]])
+    with atomic_csv(path) as write:
+        write([[*PREDICTION_COLUMNS, *more]])
         for probabilities, faults in stream:
             broken = dict(faults)
             reasons.update(broken.values())

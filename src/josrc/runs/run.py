@@ -13,6 +13,7 @@ from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.runs.resolve import load_run_config
+from josrc.verdicts.table import NUMBERS, read_verdicts
 
 if TYPE_CHECKING:
     import pandas
@@ -52,14 +53,8 @@ class Run:
         """The lines of ``audit/verdicts.csv``, indexed by id."""
         import pandas
 
-        texts = ("id", "path", "given_label", "verdict", "suggested_label", "reason")
-        return pandas.read_csv(
-            self.path / "audit" / "verdicts.csv",
-            dtype=dict.fromkeys(texts, object),  # any name, be it UTF-8 or not
-            keep_default_na=False,
-            encoding_errors="surrogateescape",
-            index_col="id",
-        )
+        lines = pandas.concat(read_verdicts(self.path / "audit" / "verdicts.csv"))
+        return lines.astype(dict.fromkeys(NUMBERS, float)).set_index("id")
 
     @property
     def audit(self) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from josrc._console import Terminal
-from josrc._io import UNREADABLE, readable, replacing, seen_from
+from josrc._io import UNREADABLE, atomic_write, readable, seen_from
 from josrc.config import DataKind, RunConfig
 from josrc.data.assemble import part_of
 from josrc.data.image_files import ImageFiles
@@ -56,7 +56,7 @@ def write_record(path: Path, source: Source) -> None:
     for key, strings in texts.items():
         kept = PackedStrings.of(strings)
         arrays |= {key: np.frombuffer(kept.block, np.uint8), f"{key}_ends": kept.ends}
-    with replacing(path) as partial, partial.open("wb") as file:
+    with atomic_write(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
@@ -294,7 +294,7 @@ def source_of_run(
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenRun:
     """A run that is looked at, and not trained: its images stay in their files.
 
     Attributes:
@@ -332,7 +332,7 @@ class Opened:
 
 def open_run(
     path: str | Path, *, data_root: str | Path | None = None, pair: Sequence[Any] | None = None
-) -> Opened:
+) -> OpenRun:
     """A run and the data that its verdicts speak of.
 
     Own images in files are those that the run's folder knows, whatever has become of them. All
@@ -355,7 +355,7 @@ def open_run(
         opened = config.data.model_copy(update={"resident": False})
         lean = config.model_copy(update={"data": opened})
         source = source_of_run(folder, lean, Terminal(quiet=True), pair)
-        return Opened(folder, config, source)
+        return OpenRun(folder, config, source)
     table, present = read_record(folder.samples, _home(config.data.path)), present_table(config)
     skipped = set(skipped_now(folder, config)) if folder.skipped.is_file() else set()
     as_labelled = config.data.noise == "none" and config.data.noise_file is None
@@ -365,7 +365,7 @@ def open_run(
         source = replace(source, true=read_truth(folder.noise))
     if present is not None and config.data.test is None:
         source = with_tests(source, present, skipped)
-    return Opened(folder, config, source, changes)
+    return OpenRun(folder, config, source, changes)
 
 
 def _recorded_source(table: Table, config: RunConfig) -> Source:

@@ -13,13 +13,13 @@ from josrc import distributed
 from josrc._console import Terminal, say
 from josrc.config import DataKind, RunConfig
 from josrc.data.duplicates import list_duplicates, tally
-from josrc.data.readers.arrays import NAME, source_of
+from josrc.data.readers.arrays import ARRAYS_NAME, source_of
 from josrc.data.registry import check_root, full_name, kind_of, open_source
 from josrc.data.source import Source
 from josrc.engine.device import choose_device
 from josrc.engine.listeners import check_loggers, create_loggers
 from josrc.engine.listeners.base import Listener
-from josrc.engine.listeners.progress import Shorter, TimeEstimate, create_progress
+from josrc.engine.listeners.progress import SlowRunHint, TimeEstimate, create_progress
 from josrc.engine.run_folder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
@@ -32,7 +32,7 @@ from josrc.runs.data import (
     with_noise_rate,
 )
 from josrc.runs.intro import describe
-from josrc.runs.plots import Pictures, plot_views
+from josrc.runs.plots import PlotWriter, plot_views
 from josrc.runs.resolve import Values, ask, load_run_config, merge, nested
 from josrc.runs.run import Run
 from josrc.runs.snapshot import moved, source_of_run, write_record
@@ -95,7 +95,7 @@ def plan(
         name = full_name(str(data), kind)
     else:
         pair, test = data, options.pop("test", None)
-        name, kind = NAME, DataKind.ARRAYS
+        name, kind = ARRAYS_NAME, DataKind.ARRAYS
     request = ask(name, kind, recipe, [*layers, _chosen(options)])
     asked = request.config
     check_loggers(asked.log)
@@ -149,7 +149,7 @@ def train(
     Args:
         data: name of a data set, or a path; or images and labels as a pair ``(X, y)``, X being an
             array ``(N, height, width, channels)`` of type uint8 or a list of paths.
-        out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
+        out: the run folder; ``runs/ARRAYS_NAME`` unless given. An existing one is an error.
         overwrite: replace an existing run folder.
         recipe: ``plain`` or ``augmented``, where the data set has more than one recipe.
         settings: any configuration keys, ``{"method.alpha": 0.3}``.
@@ -305,13 +305,13 @@ def listeners(
 
     Of a long one on a CPU it is also said what would make it shorter.
     """
-    pictures: list[Listener] = [Pictures(folder)]
+    pictures: list[Listener] = [PlotWriter(folder)]
     if console.quiet:
         return pictures
     progress = create_progress(console, title, above)
     # A suite tells the time by itself.
     estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
-    estimate += [Shorter(progress)] if on_cpu else []
+    estimate += [SlowRunHint(progress)] if on_cpu else []
     return [progress, *estimate, *pictures]
 
 

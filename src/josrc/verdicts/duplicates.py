@@ -12,7 +12,7 @@ from josrc._console import clipped
 from josrc._io import readable, write_csv
 from josrc.data.duplicates import PARTS, Duplicate, tally
 from josrc.verdicts.rule import Vector
-from josrc.verdicts.table import TITLES
+from josrc.verdicts.table import VERDICT_TITLES
 
 DUPLICATES = "duplicates.csv"
 
@@ -46,7 +46,7 @@ def judge_duplicates(path: Path, group: Vector) -> None:
 
     def judged(copy: Duplicate) -> Duplicate:
         known = copy.part != PARTS[-1] and copy.row < len(group)
-        return copy._replace(verdict=TITLES[int(group[copy.row])] if known else "")
+        return copy._replace(verdict=VERDICT_TITLES[int(group[copy.row])] if known else "")
 
     if path.is_file():
         write_duplicates(path, map(judged, read_duplicates(path)))

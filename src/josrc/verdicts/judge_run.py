@@ -23,7 +23,7 @@ from josrc.verdicts.rule import (
     judge_held_out,
     least_noise_rate,
 )
-from josrc.verdicts.table import Judged, summarise, write_summary, write_verdicts
+from josrc.verdicts.table import AuditPart, summarise, write_summary, write_verdicts
 
 PREFIX = "ledger."
 # A class is odd with so many samples, this share of them flagged, so many times that of the others.
@@ -80,12 +80,12 @@ def write_audit(
     findings = Findings.of(ledger)
     verdicts = judge(findings, source.given, noise_rate, ood_rate)
     least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
-    parts = [Judged(verdicts, findings, source.given, source.ids, source.paths)]
+    parts = [AuditPart(verdicts, findings, source.given, source.ids, source.paths)]
     if source.val is not None and held_out is not None:
         val = source.val
         findings = held_out_findings(held_out, val.given)
-        verdicts = judge_held_out(findings, val.given, verdicts.usual)
-        parts.append(Judged(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
+        verdicts = judge_held_out(findings, val.given, verdicts.reference)
+        parts.append(AuditPart(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     groups = np.concatenate([part.verdicts.group for part in parts])
     judge_duplicates(folder / DUPLICATES, groups)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.verdicts.rule import Verdicts
-from josrc.verdicts.table import TITLES
+from josrc.verdicts.table import VERDICT_TITLES
 
 Measures = dict[str, float | None]
 # What `josrc apply --auto 0.9` follows.
@@ -39,14 +39,17 @@ def measure(
         ``average_precision_`` of both scores, ``suggestion_accuracy`` over all ID-noisy samples.
         None where the data has no such samples.
     """
+    from sklearn.metrics import precision_recall_fscore_support
+
+    groups = list(VERDICT_TITLES)
+    precision, recall, f1, support = precision_recall_fscore_support(
+        kind, group, labels=groups, zero_division=np.nan
+    )
     found: Measures = {}
-    for number, name in TITLES.items():
-        chosen, really = group == number, kind == number
-        both = float(np.sum(chosen & really))
-        exists = bool(really.any())
-        found[f"precision_{name}"] = both / chosen.sum() if exists and chosen.any() else None
-        found[f"recall_{name}"] = both / really.sum() if exists else None
-        found[f"f1_{name}"] = 2 * both / (chosen.sum() + really.sum()) if exists else None
+    for place, name in enumerate(VERDICT_TITLES.values()):
+        for measured, values in (("precision", precision), ("recall", recall), ("f1", f1)):
+            known = support[place] and not np.isnan(values[place])
+            found[f"{measured}_{name}"] = values[place] if known else None
     found |= _ranking("wrong", kind != CLEAN, wrong_score)
     found |= _ranking("ood", kind == OOD, ood_score)
     noisy = kind == ID

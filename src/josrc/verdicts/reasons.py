@@ -22,7 +22,9 @@ def reasons(
     # Every part that repeats is made once: a million sentences are then a matter of seconds.
     labels = [f'"{name}", the given label, in ' for name in names]
     rivals = [*(f'"{name}" in ' for name in names), ""]
-    usually = f"on average, against {_percent(verdicts.usual.confidence)} for images whose label"
+    usually = (
+        f"on average, against {_percent(verdicts.reference.confidence)} for images whose label"
+    )
     rows = zip(
         verdicts.group.tolist(),
         given.tolist(),
@@ -56,7 +58,7 @@ def held_out_reasons(
 ) -> Iterator[str]:
     """A sentence for each image that was not trained on, whose findings are one prediction."""
     quoted = [f'"{name}"' for name in names]
-    usually = _percent(verdicts.usual.confidence)
+    usually = _percent(verdicts.reference.confidence)
     rows = zip(
         verdicts.group.tolist(),
         given.tolist(),

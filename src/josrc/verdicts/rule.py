@@ -24,10 +24,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
-from josrc.verdicts.two_normals import TwoNormals, fit_two_normals, logit, sigmoid
+from josrc.verdicts.two_normals import TwoNormals, fit_two_normals, log_odds_of
 
 Vector = NDArray[Any]
 # Larger than any class, which an int16 of the ledger holds.
@@ -125,7 +126,7 @@ class Confusion:
 
 
 @dataclass(frozen=True)
-class Usual:
+class Reference:
     """What is usual in a data set: the yardstick for images that were not trained on.
 
     Attributes:
@@ -161,7 +162,7 @@ class Verdicts:
         p_clean: probability that the given label is right.
         p_ood: probability that the image belongs to no class.
         confidence: probability of the verdict; of a mislabelled sample, with its suggestion.
-        usual: what the verdicts were measured by.
+        reference: what the verdicts were measured by.
     """
 
     group: Vector
@@ -170,7 +171,7 @@ class Verdicts:
     p_clean: Vector
     p_ood: Vector
     confidence: Vector
-    usual: Usual
+    reference: Reference
 
     @property
     def probabilities(self) -> tuple[Vector, Vector, Vector]:
@@ -180,7 +181,9 @@ class Verdicts:
     def part(self, rows: slice) -> Verdicts:
         """Those on some samples."""
         names = ("group", "suggested", "rival", "p_clean", "p_ood", "confidence")
-        return Verdicts(**{name: getattr(self, name)[rows] for name in names}, usual=self.usual)
+        return Verdicts(
+            **{name: getattr(self, name)[rows] for name in names}, reference=self.reference
+        )
 
 
 def judge(
@@ -207,11 +210,11 @@ def judge(
     confusion = systematic_confusion(findings, given)
     odds = _label_odds(findings, given, labels, confusion)
     shift = 0.0 if noise_rate is None else -float(np.quantile(odds[seen], noise_rate))
-    p_clean = sigmoid(odds + shift)
+    p_clean = expit(odds + shift)
     suspect = seen & (p_clean < 0.5)
     believed = seen & ~suspect if (seen & ~suspect).any() else seen
-    doubt = logit(findings.doubt)
-    usual = Usual(
+    doubt = log_odds_of(findings.doubt)
+    reference = Reference(
         labels=labels,
         confusion=confusion,
         doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
@@ -220,16 +223,18 @@ def judge(
         shift=shift,
     )
     if ood_rate is not None:
-        usual = _with_foreign(usual, doubt, suspect, round(ood_rate * int(seen.sum())))
-    return _verdicts(findings, p_clean, usual)
+        reference = _with_foreign(reference, doubt, suspect, round(ood_rate * int(seen.sum())))
+    return _verdicts(findings, p_clean, reference)
 
 
-def _with_foreign(usual: Usual, doubt: Vector, suspect: NDArray[np.bool_], count: int) -> Usual:
+def _with_foreign(
+    reference: Reference, doubt: Vector, suspect: NDArray[np.bool_], count: int
+) -> Reference:
     """The yardstick by which so many of the suspects are foreign, the most doubtful ones."""
     if count == 0 or not suspect.any():
-        return replace(usual, foreign_shift=-np.inf)
-    odds = np.sort(_foreign_odds(doubt, usual)[suspect])[::-1]
-    return replace(usual, foreign_shift=-float(odds[min(count, len(odds)) - 1]))
+        return replace(reference, foreign_shift=-np.inf)
+    odds = np.sort(_foreign_odds(doubt, reference)[suspect])[::-1]
+    return replace(reference, foreign_shift=-float(odds[min(count, len(odds)) - 1]))
 
 
 def least_noise_rate(findings: Findings, verdicts: Verdicts) -> float:
@@ -247,10 +252,10 @@ def least_noise_rate(findings: Findings, verdicts: Verdicts) -> float:
     return float(min(least, np.mean(verdicts.group != CLEAN)))
 
 
-def judge_held_out(findings: Findings, given: Labels, usual: Usual) -> Verdicts:
+def judge_held_out(findings: Findings, given: Labels, reference: Reference) -> Verdicts:
     """Verdicts on images that were not trained on, by what is usual in the training data."""
-    odds = _label_odds(findings, given, usual.labels, usual.confusion)
-    return _verdicts(findings, sigmoid(odds + usual.shift), usual)
+    odds = _label_odds(findings, given, reference.labels, reference.confusion)
+    return _verdicts(findings, expit(odds + reference.shift), reference)
 
 
 def held_out_findings(probabilities: Vector, given: Labels) -> Findings:
@@ -316,7 +321,7 @@ def _pair(given: Labels, rival: Vector) -> Labels:
 
 def _label_heaps(findings: Findings) -> TwoNormals | None:
     """Heaps of right and of wrong labels, if there is one of wrong labels."""
-    support = logit(findings.support)
+    support = log_odds_of(findings.support)
     heaps = fit_two_normals(support)
     lower = heaps.log_odds(support) < 0
     return heaps if lower.any() and np.median(findings.lead[lower]) < 0 else None
@@ -327,26 +332,28 @@ def _label_odds(
 ) -> Vector:
     """Log-odds that each label is right."""
     lost = confusion.of(given, findings.rival) * findings.rival_share
-    odds = LEAD * findings.lead if labels is None else labels.log_odds(logit(findings.support))
+    odds = (
+        LEAD * findings.lead if labels is None else labels.log_odds(log_odds_of(findings.support))
+    )
     found: Vector = odds - SYSTEMATIC * lost
     return found
 
 
-def _foreign_odds(doubt: Vector, usual: Usual) -> Vector:
+def _foreign_odds(doubt: Vector, reference: Reference) -> Vector:
     """Log-odds that images are foreign, by the log-odds of doubt."""
-    bound, spread = usual.doubt
+    bound, spread = reference.doubt
     excess: Vector = EXCESS * (doubt - bound) / max(spread, 1e-6)
-    if usual.doubts is not None:
-        excess = np.minimum(usual.doubts.log_odds(doubt), excess)
-    return excess + usual.foreign_shift
+    if reference.doubts is not None:
+        excess = np.minimum(reference.doubts.log_odds(doubt), excess)
+    return excess + reference.foreign_shift
 
 
-def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
+def _verdicts(findings: Findings, p_clean: Vector, reference: Reference) -> Verdicts:
     """From the answer to the first question to verdicts."""
     p_foreign: Vector = np.zeros(len(p_clean))
-    if usual.doubts is not None or usual.foreign_shift:
-        p_foreign = sigmoid(_foreign_odds(logit(findings.doubt), usual))
-    if usual.foreign_shift == -np.inf:  # what no other class ever won is what it is called
+    if reference.doubts is not None or reference.foreign_shift:
+        p_foreign = expit(_foreign_odds(log_odds_of(findings.doubt), reference))
+    if reference.foreign_shift == -np.inf:  # what no other class ever won is what it is called
         p_clean = np.where(findings.rival < 0, np.maximum(p_clean, 0.5), p_clean)
     p_ood = (1 - p_clean) * p_foreign
     p_wrong = (1 - p_clean) * (1 - p_foreign)
@@ -354,7 +361,7 @@ def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
     foreign = (p_foreign >= 0.5) | (findings.rival < 0)
     group = np.where(p_clean >= 0.5, CLEAN, np.where(foreign, OOD, ID)).astype(np.int8)
     # A suggestion is as good as the rival's hold on the sample, and as the network is sure of it.
-    hold = findings.rival_share * np.minimum(1, findings.confidence / usual.confidence)
+    hold = findings.rival_share * np.minimum(1, findings.confidence / reference.confidence)
     sure = np.choose(group, [p_clean, p_wrong * hold, p_ood])
     unseen = findings.visits == 0
     return Verdicts(
@@ -364,5 +371,5 @@ def _verdicts(findings: Findings, p_clean: Vector, usual: Usual) -> Verdicts:
         p_clean=np.where(unseen, 0.5, p_clean),
         p_ood=np.where(unseen, 0.0, p_ood),
         confidence=np.where(unseen, 0.0, sure),
-        usual=usual,
+        reference=reference,
     )

@@ -1,39 +1,47 @@
-"""What an audit leaves on disk: ``verdicts.csv``, written as a stream, and ``summary.json``."""
+"""``verdicts.csv``, its one writer and its one reader, and ``summary.json`` beside it."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from josrc._io import replacing_csv, write_text
+from josrc._io import atomic_csv, write_text
 from josrc.data.noise import CLEAN, ID, OOD, Labels
+from josrc.errors import UserError
 from josrc.verdicts.reasons import reasons
 from josrc.verdicts.rule import Findings, Vector, Verdicts
+
+if TYPE_CHECKING:
+    import pandas
 
 Reasons = Callable[[Verdicts, Findings, Labels, Sequence[str]], Iterator[str]]
 
 # What the groups are called in files.
-TITLES = {CLEAN: "clean", ID: "mislabelled", OOD: "out_of_distribution"}
-COLUMNS = (
+VERDICT_TITLES = {CLEAN: "clean", ID: "mislabelled", OOD: "out_of_distribution"}
+VERDICT_COLUMNS = (
     "id", "path", "given_label", "verdict", "suggested_label", "p_clean", "p_ood", "confidence",
     "reason",
 )  # fmt: skip
+NUMBERS = ["p_clean", "p_ood", "confidence"]
 # Verdicts below this confidence are borderline: worth a second look. Those of confidence 0 are none
 # yet, as training has not reached their samples.
 BORDERLINE = 0.7
-# Rows that are made at a time: more would only take more memory.
+# Rows that are written or read at a time: more would only take more memory.
 CHUNK = 50_000
 # Pairs of classes that the summary names.
-CONFUSED = 20
+MAX_PAIRS = 20
 
 
 @dataclass(frozen=True)
-class Judged:
+class AuditPart:
     """Verdicts on some samples, and what is needed to tell of them.
 
     Attributes:
@@ -53,50 +61,99 @@ class Judged:
     reasons: Reasons = reasons
 
 
-def write_verdicts(path: Path, parts: Sequence[Judged], names: Sequence[str]) -> None:
-    """Write a line a sample, in data order.
+def write_verdicts(path: Path, parts: Sequence[AuditPart], names: Sequence[str]) -> None:
+    """Write a line per sample, in data order.
 
     Args:
         path: the file.
         parts: what was judged, one after the other.
         names: of the classes of the task.
     """
-    with replacing_csv(path) as write:
-        write([COLUMNS])
+    with atomic_csv(path) as write:
+        write([VERDICT_COLUMNS])
         for part in parts:
             for start in range(0, len(part.given), CHUNK):
                 write(_lines(part, range(start, min(start + CHUNK, len(part.given))), names))
 
 
-def _lines(judged: Judged, rows: range, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+def _lines(audited: AuditPart, rows: range, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
     named = [*names, ""]  # the suggestion -1 is no class
     some = slice(rows.start, rows.stop)
-    part, given = judged.verdicts.part(some), judged.given[some]
+    part, given = audited.verdicts.part(some), audited.given[some]
     return zip(
-        (judged.ids[row] for row in rows),
-        (judged.paths[row] for row in rows),
+        (audited.ids[row] for row in rows),
+        (audited.paths[row] for row in rows),
         (names[label] for label in given.tolist()),
-        (TITLES[group] for group in part.group.tolist()),
+        (VERDICT_TITLES[group] for group in part.group.tolist()),
         (named[label] for label in part.suggested.tolist()),
         *(map("{:.4f}".format, p.tolist()) for p in part.probabilities),
-        judged.reasons(part, judged.findings.part(some), given, names),
+        audited.reasons(part, audited.findings.part(some), given, names),
         strict=True,
     )
 
 
-def summarise(parts: Sequence[Judged], names: Sequence[str]) -> dict[str, Any]:
+def read_verdicts(path: Path) -> Iterator[pandas.DataFrame]:
+    """The lines of ``verdicts.csv``, so many at a time, by their rows.
+
+    All cells are texts as they stand there; those of ``NUMBERS`` can be read as numbers.
+    """
+    import pandas
+
+    options = {
+        "dtype": object,  # any name, be it UTF-8 or not
+        "keep_default_na": False,
+        "encoding_errors": "surrogateescape",
+        "index_col": False,
+    }
+    try:
+        with warnings.catch_warnings(action="error", category=pandas.errors.ParserWarning):
+            found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
+            if found != VERDICT_COLUMNS:
+                wanted = ", ".join(VERDICT_COLUMNS)
+                raise UserError(f"{path} has other columns than josrc writes: {wanted}.")
+            with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
+                for frame in frames:
+                    _check(frame, path)
+                    yield frame
+    except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
+        raise UserError(f"{path} can't be read: {error}") from None
+    except pandas.errors.EmptyDataError:
+        raise UserError(f"{path} is empty. {_write_again(path)}") from None
+
+
+def _check(frame: pandas.DataFrame, path: Path) -> None:
+    """Raise an error that names the first line that is no verdict."""
+    import pandas
+
+    numbers = frame[NUMBERS].apply(pandas.to_numeric, errors="coerce")
+    wrong = frame.isna().any(axis=1) | numbers.isna().any(axis=1)
+    wrong |= ~frame["verdict"].isin(list(VERDICT_TITLES.values()))
+    if wrong.any():
+        raise not_a_verdict(path, int(frame.index[wrong.to_numpy()][0]))
+
+
+def not_a_verdict(path: Path, row: int) -> UserError:
+    """The error of a line, by its row."""
+    return UserError(f"{path}, line {row + 2} is not a verdict of this run. {_write_again(path)}")
+
+
+def _write_again(path: Path) -> str:
+    return f"Write the file again: josrc audit {shlex.quote(str(path.parent.parent))}"
+
+
+def summarise(parts: Sequence[AuditPart], names: Sequence[str]) -> dict[str, Any]:
     """Counts, estimated noise rates and the pairs of classes that are most often confused."""
     given = np.concatenate([part.given for part in parts])
     group = np.concatenate([part.verdicts.group for part in parts])
     suggested = np.concatenate([part.verdicts.suggested for part in parts])
-    counts = {number: group == number for number in TITLES}
+    counts = {number: group == number for number in VERDICT_TITLES}
     by_class = {g: np.bincount(given[chosen], minlength=len(names)) for g, chosen in counts.items()}
     total = np.bincount(given, minlength=len(names))
     classes = [
         {
             "class": name,
             "samples": int(total[place]),
-            **{TITLES[number]: int(found[place]) for number, found in by_class.items()},
+            **{VERDICT_TITLES[number]: int(found[place]) for number, found in by_class.items()},
             "noise_rate": _share(total[place] - by_class[CLEAN][place], total[place]),
         }
         for place, name in enumerate(names)
@@ -104,11 +161,16 @@ def summarise(parts: Sequence[Judged], names: Sequence[str]) -> dict[str, Any]:
     samples = len(given)
     return {
         "samples": samples,
-        "counts": {TITLES[number]: int(chosen.sum()) for number, chosen in counts.items()},
+        "counts": {VERDICT_TITLES[number]: int(chosen.sum()) for number, chosen in counts.items()},
         "noise_rate": _share(samples - counts[CLEAN].sum(), samples),
         "ood_share": _share(counts[OOD].sum(), samples),
         "classes": classes,
-        "confused_pairs": _confused(group, suggested, given, names),
+        "confused_pairs": [
+            {"given": names[label], "suggested": names[other], "count": count}
+            for (label, other), count in islice(
+                confused_pairs(group, suggested, given).items(), MAX_PAIRS
+            )
+        ],
     }
 
 
@@ -121,19 +183,17 @@ def _share(part: Any, whole: Any) -> float:
     return float(part / whole) if whole else 0.0
 
 
-def _confused(
-    group: Vector, suggested: Vector, given: Labels, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Which given label stands most often for which other class."""
+def confused_pairs(group: Vector, suggested: Vector, given: Labels) -> dict[tuple[int, int], int]:
+    """How often each given label stands for each other class, the most frequent first.
+
+    Args:
+        group: the verdicts, ``(N,)``.
+        suggested: the class that each sample seems to be, -1 for none.
+        given: the given labels.
+    """
     wrong = (group == ID) & (suggested >= 0)
-    pair = given[wrong] * len(names) + suggested[wrong]
-    kinds, counts = np.unique(pair, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:CONFUSED]
-    return [
-        {
-            "given": names[kinds[place] // len(names)],
-            "suggested": names[kinds[place] % len(names)],
-            "count": int(counts[place]),
-        }
-        for place in order
-    ]
+    pairs, counts = np.unique(
+        np.stack([given[wrong], suggested[wrong]]), axis=1, return_counts=True
+    )
+    order = np.argsort(-counts, kind="stable").tolist()
+    return {(int(pairs[0, i]), int(pairs[1, i])): int(counts[i]) for i in order}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 Numbers = NDArray[np.float64]
 
@@ -55,16 +56,9 @@ class TwoNormals:
         return found / np.sqrt(1 + (found / LIMIT) ** 2)
 
 
-def sigmoid(values: NDArray[np.floating]) -> Numbers:
-    """Probabilities from log-odds."""
-    chance: Numbers = 1 / (1 + np.exp(-np.clip(values, -50, 50)))
-    return chance
-
-
-def logit(chance: NDArray[np.floating]) -> Numbers:
-    """Log-odds from probabilities, which are taken to be no nearer to 0 or 1 than a millionth."""
-    chance = np.clip(chance.astype(np.float64), 1e-6, 1 - 1e-6)
-    odds: Numbers = np.log(chance) - np.log1p(-chance)
+def log_odds_of(chance: NDArray[np.floating]) -> Numbers:
+    """Log-odds of probabilities, which are taken to be no nearer to 0 or 1 than a millionth."""
+    odds: Numbers = logit(np.clip(chance.astype(np.float64), 1e-6, 1 - 1e-6))
     return odds
 
 
@@ -82,7 +76,7 @@ def fit_two_normals(values: NDArray[np.floating]) -> TwoNormals:
     upper = (np.arange(BINS) > _otsu(weight, centre)).astype(float)
     for _ in range(ROUNDS):
         fit = _moments(weight, centre, upper, narrowest)
-        upper = sigmoid(_log_odds(centre, fit))
+        upper = expit(_log_odds(centre, fit))
     return fit
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from platformdirs import user_cache_path
 
 from josrc.config import DataConfig
 from josrc.data.images import ArrayImages
@@ -69,8 +70,7 @@ def check(root: Path | None, console: Any) -> Iterator[str]:
 
 def default_root() -> Path:
     """Where downloads go: ``$JOSRC_DATA``, or ``josrc`` in the user's cache folder."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("JOSRC_DATA") or cache / "josrc")
+    return Path(os.environ.get("JOSRC_DATA") or user_cache_path("josrc", appauthor=False))
 
 
 def _read(root: Path | None, train: bool) -> Any:

@@ -22,7 +22,7 @@ from josrc.errors import UserError
 from josrc.models.factory import expected_images
 
 # What a run on such data is called.
-NAME = "arrays"
+ARRAYS_NAME = "arrays"
 
 
 def source_of(
@@ -38,7 +38,7 @@ def source_of(
         model: the network, which may expect a normalisation of its own.
         test: the same, to test on.
     """
-    table = checked(NAME, table_of(data))
+    table = checked(ARRAYS_NAME, table_of(data))
     testing = None if test is None else table_of(test)
     if testing is not None and not alike(table.images, testing.images):
         raise UserError("Training and test images are both paths, or both arrays of one size.")

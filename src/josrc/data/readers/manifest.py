@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from josrc.config import DataConfig, DataKind
 from josrc.data.readers._extras import library
 from josrc.data.readers.table import SPLITS, Reader, Table, TableBuilder
 from josrc.errors import UserError, closest, reason
 
+if TYPE_CHECKING:
+    import pandas
+
 MANIFESTS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 # Names of columns, in the order in which they are looked for.
-COLUMNS = {
+MANIFEST_COLUMNS = {
     "path": (
         "path", "file_path", "filepath", "image_path", "img_path", "file_name", "filename", "file",
         "image", "img",
@@ -30,8 +33,8 @@ COLUMNS = {
     "id": ("id", "sample_id", "uid"),
     "split": ("split", "subset"),
 }  # fmt: skip
-# A row of a manifest: path, label, id and split; none where the cell is empty.
-Row = tuple[Any, Any, Any, Any]
+# Rows that are read at a time.
+CHUNK = 50_000
 # From the names of all columns to those of path, label, id and split.
 Find = Callable[[Sequence[str]], dict[str, str]]
 
@@ -71,19 +74,25 @@ def read_manifest(
     root = path.absolute().parent
     found = TableBuilder()
     try:
-        for number, row in enumerate(rows_of(path, config, needed), start=1):
+        frames = (f.itertuples(index=False, name=None) for f in frames_of(path, config, needed))
+        for number, row in enumerate(chain.from_iterable(frames), start=1):
             _add(found, row, number, path, root, config.allow_outside)
     except UserError:  # it says already what is wrong
         raise
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no UTF-8 text: save it as that ({error}).") from None
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} can't be read as a manifest: {reason(error)}") from None
     return found.table(root)
 
 
 def _add(
-    found: TableBuilder, row: Row, number: int, path: Path, root: Path, allow_outside: bool
+    found: TableBuilder,
+    row: Sequence[Any],
+    number: int,
+    path: Path,
+    root: Path,
+    allow_outside: bool,
 ) -> None:
     name, label, sample_id, split = map(text_of, row)
     place = SPLITS.get((split or "").lower())
@@ -92,7 +101,8 @@ def _add(
     if name is None:
         found.add("", None, sample_id or f"row {number}", place)
         return
-    if not allow_outside and (name.startswith("/") or ".." in name) and _outside(root, name):
+    leaves = os.path.isabs(name) or ".." in name  # noqa: PTH117
+    if leaves and not allow_outside and _outside(root, name):
         raise UserError(
             f"{path}, image {number:,}: {name} lies outside of {root}. If that is meant: "
             "--allow-outside."
@@ -105,11 +115,18 @@ def _outside(root: Path, name: str) -> bool:
     return not whole.startswith(f"{root}{os.sep}")
 
 
-def rows_of(path: Path, config: DataConfig, needed: Sequence[str]) -> Iterator[Row]:
-    """The rows of a manifest, in their order; those columns must be there."""
+def frames_of(path: Path, config: DataConfig, needed: Sequence[str]) -> Iterator[pandas.DataFrame]:
+    """The rows of a manifest, some at a time, with the columns path, label, id and split.
+
+    Cells are as they are there, and none or NaN where there is nothing.
+    """
+    readers = {".jsonl": _json_frames, ".ndjson": _json_frames, ".parquet": _parquet_frames}
     find = partial(columns_of, config=config, path=path, needed=needed)
-    reader = {".jsonl": _json_rows, ".ndjson": _json_rows, ".parquet": _parquet_rows}
-    return reader.get(path.suffix.lower(), _csv_rows)(path, find)
+    columns: dict[str, str] = {}
+    for frame in readers.get(path.suffix.lower(), _csv_frames)(path, find):
+        columns = columns or find(list(frame.columns))
+        names = [columns.get(kind, kind) for kind in MANIFEST_COLUMNS]
+        yield frame.reindex(columns=names).set_axis(list(MANIFEST_COLUMNS), axis="columns")
 
 
 def whole(cell: Any) -> Any:
@@ -134,7 +151,7 @@ def columns_of(
     """Which columns hold path, label, id and split; those not needed may be missing."""
     lower = {name.strip().lower(): name for name in reversed(found)}
     chosen = {}
-    for kind, known in COLUMNS.items():
+    for kind, known in MANIFEST_COLUMNS.items():
         wanted = {"path": config.path_column, "label": config.label_column}.get(kind)
         if wanted is not None:
             if wanted not in found:
@@ -154,54 +171,52 @@ def columns_of(
     return chosen
 
 
-def _csv_rows(path: Path, find: Find) -> Iterator[Row]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        file.seek(0)
-        tabs = path.suffix.lower() == ".tsv" or ("\t" in first and not {",", ";"} & set(first))
-        comma = "\t" if tabs else ";" if "," not in first else ","
-        reader = csv.reader(file, delimiter=comma)
-        header = next(reader, None)
-        if header is None:
-            raise UserError(f"{path} is empty.")
-        columns = find(header)
-        places = [header.index(columns[kind]) if kind in columns else None for kind in COLUMNS]
-        for row in reader:
-            if row:
-                yield tuple(  # type: ignore[misc]
-                    row[place] if place is not None and place < len(row) else None
-                    for place in places
-                )
-
-
-def _json_rows(path: Path, find: Find) -> Iterator[Row]:
-    def parsed(number: int, line: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
-        return found
+def _csv_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
+    import pandas
 
     with path.open(encoding="utf-8-sig") as file:
-        lines = enumerate(file, start=1)
-        yield from _dict_rows((parsed(n, line) for n, line in lines if line.strip()), find)
+        first = file.readline()
+    tabs = path.suffix.lower() == ".tsv" or ("\t" in first and not {",", ";"} & set(first))
+    comma = "\t" if tabs else ";" if "," not in first else ","
+    options = {"sep": comma, "dtype": object, "keep_default_na": False, "encoding": "utf-8-sig"}
+    try:
+        columns = find(list(pandas.read_csv(path, nrows=0, **options).columns))
+    except pandas.errors.EmptyDataError:
+        raise UserError(f"{path} is empty.") from None
+    # Only these: a comma too many behind them does no harm.
+    wanted = set(columns.values())
+    with pandas.read_csv(path, usecols=wanted, chunksize=CHUNK, **options) as frames:
+        yield from frames
 
 
-def _parquet_rows(path: Path, find: Find) -> Iterator[Row]:
+def _json_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
+    with path.open(encoding="utf-8-sig") as file:
+        lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+        while some := list(islice(lines, CHUNK)):
+            yield _frame([_object(number, line) for number, line in some])
+
+
+def _object(number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from None
+    if not isinstance(found, dict):
+        kind = type(found).__name__
+        raise ValueError(f"line {number}: a row is a {kind} and not an object with keys")
+    return found
+
+
+def _parquet_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with parquet.ParquetFile(path) as file:
         columns = find(file.schema_arrow.names)
-        for batch in file.iter_batches(columns=list(set(columns.values()))):
-            yield from _dict_rows(batch.to_pylist(), find)
+        for batch in file.iter_batches(CHUNK, columns=list(set(columns.values()))):
+            yield _frame(batch.to_pylist())
 
 
-def _dict_rows(rows: Iterable[Any], find: Find) -> Iterator[Row]:
-    columns: dict[str, str] = {}
-    for row in rows:
-        if not isinstance(row, dict):
-            raise ValueError(f"a row is a {type(row).__name__} and not an object with keys")
-        columns = columns or find(list(row))
-        path_cell, label, sample_id, split = (
-            row.get(columns[kind]) if kind in columns else None for kind in COLUMNS
-        )
-        yield path_cell, label, sample_id, split
+def _frame(rows: list[dict[str, Any]]) -> pandas.DataFrame:
+    """Objects as rows; whole numbers beside missing ones stay whole."""
+    import pandas
+
+    return pandas.DataFrame(rows, dtype=object)

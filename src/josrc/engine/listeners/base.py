@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from josrc.config import RunConfig
-from josrc.engine.metrics import COLUMNS, Row
+from josrc.engine.metrics import METRIC_COLUMNS, Row
 
 
 class Listener:
@@ -45,5 +45,5 @@ class Logger(Listener):
 
 def numbers_of(row: Row) -> dict[str, float]:
     """The numbers of an epoch by their columns in ``metrics.csv``, without the empty ones."""
-    found = {name: row.get(name) for name in COLUMNS if name != "epoch"}
+    found = {name: row.get(name) for name in METRIC_COLUMNS if name != "epoch"}
     return {name: float(value) for name, value in found.items() if value is not None}

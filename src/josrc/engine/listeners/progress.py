@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from josrc._console import say
+from josrc._console import duration, say
 from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import GROUPS, Row
 
@@ -54,10 +54,10 @@ class TimeEstimate(Listener):
             self.said = True
             an_epoch = (now - begun) / (here - first)
             left = an_epoch * (self.epochs - here)
-            self.teller.noticed(f"About {in_words(an_epoch)} an epoch; {in_words(left)} are left.")
+            self.teller.noticed(f"About {duration(an_epoch)} an epoch; {duration(left)} are left.")
 
 
-class Shorter(Listener):
+class SlowRunHint(Listener):
     """Says once, after the first epoch, what would make a long training on a CPU shorter."""
 
     LONG = 30 * 60  # seconds
@@ -78,17 +78,10 @@ class Shorter(Listener):
         if an_epoch * (self.epochs - self.done) > self.LONG:
             left = an_epoch * (self.epochs - self.done - 1)
             self.teller.noticed(
-                f"On this CPU {in_words(left)} are left. It would be shorter with fewer --epochs, "
+                f"On this CPU {duration(left)} are left. It would be shorter with fewer --epochs, "
                 "a smaller --image-size, a smaller network (--model; of cnn7 model.width=0.5), or "
                 "a GPU."
             )
-
-
-def in_words(seconds: float) -> str:
-    """``40 s``, ``12 min`` or ``3.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class LiveProgress(Listener):
@@ -169,7 +162,7 @@ class PlainProgress(Listener):
         epoch = int(row["epoch"] or 0)
         pace = (time.monotonic() - self.begun) / max(1, epoch - self.begun_at)
         left = pace * (self.epochs - epoch)
-        rest = f"  {row['seconds']:.1f} s, {left / 60:.0f} min left" if left > 90 else ""
+        rest = f"  {row['seconds']:.1f} s, {duration(left)} left" if left > 90 else ""
         self._say(f"epoch {epoch}/{self.epochs}  {describe_row(row)}{rest}")
 
     def _say(self, text: str) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from josrc.data.noise import ID, OOD
-from josrc.errors import UserError
-from josrc.verdicts.table import BORDERLINE, COLUMNS, TITLES
+from josrc.verdicts.table import (
+    BORDERLINE,
+    VERDICT_TITLES,
+    confused_pairs,
+    not_a_verdict,
+    read_verdicts,
+)
+
+if TYPE_CHECKING:
+    import pandas
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -49,11 +56,7 @@ class Scores:
 
     def pairs(self) -> dict[tuple[int, int], int]:
         """How often each given label was taken for each other class, the most frequent first."""
-        wrong = (self.verdict == ID) & (self.suggested >= 0)
-        both = np.stack([self.given[wrong], self.suggested[wrong]])
-        found, counts = np.unique(both, axis=1, return_counts=True)
-        order = np.argsort(-counts, kind="stable").tolist()
-        return {(int(found[0, i]), int(found[1, i])): int(counts[i]) for i in order}
+        return confused_pairs(self.verdict, self.suggested, self.given)
 
 
 def read_scores(path: Path, names: Sequence[str]) -> Scores:
@@ -63,32 +66,36 @@ def read_scores(path: Path, names: Sequence[str]) -> Scores:
         path: the file.
         names: of the classes.
     """
+    import pandas
+
     number = {name: place for place, name in enumerate(names)}
-    verdict_of = {title: group for group, title in TITLES.items()}
-    whole, real = [array("q") for _ in range(3)], array("d")
-    for line, row in enumerate(_rows(path), 2):
-        try:
-            whole[0].append(number[row[2]])
-            whole[1].append(verdict_of[row[3]])
-            whole[2].append(number[row[4]] if row[4] else -1)
-            _, _, sure = map(float, row[5:8])
-            real.append(sure)
-        except (KeyError, ValueError, IndexError):
-            raise UserError(
-                f"{path}, line {line} is not a verdict of this run. Write the file again: "
-                f"josrc audit {path.parent.parent}"
-            ) from None
-    given, verdict, suggested = map(np.array, whole)
-    return Scores(given, verdict, suggested, np.array(real))
+    table = pandas.concat(_numbers(frame, path, number) for frame in read_verdicts(path))
+    given, verdict, suggested = (
+        table[name].to_numpy(np.int64) for name in ("given", "verdict", "suggested")
+    )
+    return Scores(given, verdict, suggested, table["confidence"].to_numpy(np.float64))
+
+
+def _numbers(frame: pandas.DataFrame, path: Path, number: Mapping[str, int]) -> pandas.DataFrame:
+    """Labels and verdicts of some lines as numbers."""
+    # By functions: pandas makes a text column of a mapping's keys, and some names are no UTF-8.
+    found = frame[["confidence"]].assign(
+        given=frame["given_label"].map(number.get),
+        verdict=frame["verdict"].map({title: group for group, title in VERDICT_TITLES.items()}),
+        suggested=frame["suggested_label"].map({**number, "": -1}.get),
+    )
+    unknown = found.isna().any(axis=1).to_numpy()
+    if unknown.any():
+        raise not_a_verdict(path, int(frame.index[unknown][0]))
+    return found.astype({"confidence": float})
 
 
 def read_chosen(path: Path, chosen: Collection[int]) -> dict[int, dict[str, str]]:
     """The lines of some samples, by the sample's number."""
-    return {
-        number: dict(zip(COLUMNS, row, strict=True))
-        for number, row in enumerate(_rows(path))
-        if number in chosen
-    }
+    found: dict[int, dict[str, str]] = {}
+    for frame in read_verdicts(path):
+        found |= frame[frame.index.isin(list(chosen))].to_dict(orient="index")
+    return found
 
 
 def choose(scores: Scores, most: int) -> list[int]:
@@ -130,14 +137,3 @@ def _turns(labels: Index) -> Index:
     turns = np.empty(len(labels), dtype=np.int64)
     turns[order] = np.arange(len(labels)) - first
     return turns
-
-
-def _rows(path: Path) -> Iterator[list[str]]:
-    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
-        rows = csv.reader(file)
-        if tuple(next(rows, ())) != COLUMNS:
-            raise UserError(f"{path} does not begin with the columns {', '.join(COLUMNS)}.")
-        try:
-            yield from rows
-        except csv.Error as error:
-            raise UserError(f"{path}, line {rows.line_num} can't be read: {error}") from None

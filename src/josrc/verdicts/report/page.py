@@ -30,9 +30,9 @@ from josrc.verdicts.duplicates import DUPLICATES, describe_duplicates
 from josrc.verdicts.report.gallery import Scores, choose, read_chosen, read_scores
 from josrc.verdicts.report.overview import charts, matrix, overview
 from josrc.verdicts.report.thumbnails import LARGEST, is_small, thumbnail
-from josrc.verdicts.table import BORDERLINE, TITLES
+from josrc.verdicts.table import BORDERLINE, VERDICT_TITLES
 
-NAME = "report.html"
+REPORT_NAME = "report.html"
 # Images that a report shows.
 MOST = 2000
 # Bytes: of the whole file, and of that what the texts of the images may take.
@@ -59,7 +59,7 @@ def write_report(
         source: its images.
         ended: the summary of a run that is about to write it.
     """
-    verdicts, path = folder.audit / "verdicts.csv", folder.audit / NAME
+    verdicts, path = folder.audit / "verdicts.csv", folder.audit / REPORT_NAME
     summary = _audit_summary(folder)
     closed = [entry["class"] for entry in summary["classes"]]
     scores = read_scores(verdicts, closed)
@@ -73,7 +73,7 @@ def write_report(
     }
     data = {
         "classes": [clipped(name) for name in source.class_names],
-        "verdicts": list(TITLES.values()),
+        "verdicts": list(VERDICT_TITLES.values()),
         "samples": samples,
         "charts": charts(folder.read_metrics()),
         "totals": {name: len(found) for name, found in scores.galleries().items()},

@@ -21,19 +21,20 @@ def is_small(picture: Image.Image) -> bool:
 def thumbnail(picture: Image.Image, share: float) -> bytes | None:
     """A picture as WebP of at most ``share`` bytes; none where nothing is that small."""
     if is_small(picture):
-        content = _webp(picture, lossless=True, quality=50, method=0)
+        content = encode_webp(picture, lossless=True, quality=50, method=0)
         if len(content) <= share:
             return content
     for side, quality in LADDER:
         smaller = picture.copy()
         smaller.thumbnail((side, side), Image.Resampling.BILINEAR, reducing_gap=2.0)
-        content = _webp(smaller, quality=quality, method=2)
+        content = encode_webp(smaller, quality=quality, method=2)
         if len(content) <= share:
             return content
     return None
 
 
-def _webp(picture: Image.Image, **options: object) -> bytes:
+def encode_webp(picture: Image.Image, **options: object) -> bytes:
+    """A picture as WebP; the options are Pillow's."""
     buffer = io.BytesIO()
     picture.save(buffer, "WEBP", **options)
     return buffer.getvalue()
