@@ -30,7 +30,7 @@ from josrc.cli.main import app, main
 from josrc.config import RunConfig
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose commands train much: `pytest -m slow` runs them.
 LONG = {"audit.md": "cross-validates for cleanlab", "josrc.md": "variants of one training"}
 # Commands that no page can wait for.

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # What a module of the standard library or a function of it is, on POSIX alone.
 MODULES = ["fcntl", "grp", "pwd", "resource", "termios"]
 FUNCTIONS = {
@@ -56,6 +58,7 @@ for command in (
 """
 
 
+@pytest.mark.slow
 def test_every_command_does_without_posix(pictures: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path), str(pictures)]
     windows = os.environ | {"USERNAME": "somebody"}
