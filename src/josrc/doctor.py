@@ -17,10 +17,18 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
+from josrc.data.class_checks import odd_classes
+from josrc.data.duplicates import tally
+from josrc.data.prepare import available_memory
+from josrc.data.readers.folder import describe_left_out
 from josrc.data.registry import DATASETS, kind_of
+from josrc.data.workers import default_workers
 from josrc.engine.device import device_name
 from josrc.engine.run_folder import versions
 from josrc.errors import UserError
+from josrc.runs.data import read_images
+from josrc.runs.intro import describe_classes
+from josrc.runs.start import plan
 
 # What is found, by name, in the order in which it is shown.
 Lines = Iterator[tuple[str, str]]
@@ -87,9 +95,6 @@ def missing_packages(required: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _space() -> Lines:
-    from josrc.data.prepare import available_memory
-    from josrc.data.workers import default_workers
-
     yield "memory", f"{_size(available_memory())} free, {default_workers(10**6)} cores for decoding"
     shared = Path("/dev/shm")
     if shared.is_dir():
@@ -144,13 +149,6 @@ def check_data(name: str, folder: Path | None, console: Console, **manifest: Any
 
 def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     """Own images, read as training would read them: every file is decoded once."""
-    from josrc.data.class_checks import odd_classes
-    from josrc.data.duplicates import list_duplicates, tally
-    from josrc.data.readers.folder import describe_left_out
-    from josrc.runs.data import read_images
-    from josrc.runs.intro import describe_classes
-    from josrc.runs.start import plan
-
     config, source = plan(name, **manifest)
     assert source is not None
     data = config.data.model_copy(update={"resident": False})
@@ -161,7 +159,7 @@ def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     yield describe_classes(source)
     yield from odd_classes(source)
     yield from describe_left_out(source.left_out)
-    copies = tally(list_duplicates(source))
+    copies = tally(source.listed_duplicates())
     yield from copies.sentences() or ["No file is an exact copy of another one."]
     for group in copies.named:
         names = ", ".join(f"{copy.name} ('{copy.given_label}')" for copy in group)

@@ -13,7 +13,7 @@ from PIL import Image
 
 import josrc as library
 from commands import josrc
-from josrc.data.duplicates import FEW, Duplicate, find_duplicates, list_duplicates, marks_of, tally
+from josrc.data.duplicates import FEW, Duplicate, find_duplicates, marks_of, tally
 from josrc.data.images import ArrayImages
 from josrc.data.readers.arrays import source_of
 from josrc.runs.start import plan
@@ -107,7 +107,7 @@ def test_images_in_memory_are_compared_too() -> None:
     labels, test = np.arange(12) % 3, (images[:3].copy(), np.array([0, 1, 2]))
     _, source = plan((images, labels), test=test, val=0.3)
     assert source is not None
-    found = list(list_duplicates(source))
+    found = list(source.listed_duplicates())
     assert {copy.part for copy in found} >= {"training", "test"}
     assert source.val is not None
     parts = {"training": source.images, "test": source.test_images, "held-out": source.val.images}
@@ -130,9 +130,9 @@ def test_labels_with_noise_on_purpose_are_those_of_the_run() -> None:
     _, noisy = plan((images, labels), noise="symmetric", rate=0.5)
     assert plain is not None
     assert noisy is not None
-    assert tally(list_duplicates(plain)).conflicts == 0
+    assert tally(plain.listed_duplicates()).conflicts == 0
     different = int((noisy.given[:20] != noisy.given[20:]).sum())
-    assert tally(list_duplicates(noisy)).conflicts == different > 0
+    assert tally(noisy.listed_duplicates()).conflicts == different > 0
 
 
 def test_copies_are_found_among_many_by_16_bytes_each() -> None:
@@ -165,6 +165,6 @@ def test_of_many_copies_every_label_is_named_and_names_come_back(tmp_path: Path)
 
 def test_no_copy_is_no_news() -> None:
     source = source_of((pixels(6), [0, 1, 0, 1, 0, 1]), plan("digits-o")[0].data, "cnn7")
-    assert list(list_duplicates(source)) == []
-    assert list(list_duplicates(replace(source, duplicates=None))) == []
-    assert tally(list_duplicates(source)).sentences() == []
+    assert list(source.listed_duplicates()) == []
+    assert list(replace(source, duplicates=None).listed_duplicates()) == []
+    assert tally(source.listed_duplicates()).sentences() == []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from josrc.config import DataConfig, DataKind
-from josrc.data.noise import draw_labels, kind_of, transition_matrix
+from josrc.data.noise import draw_labels, groups_of, transition_matrix
 from josrc.data.registry import open_source
 from josrc.data.source import with_noise
 from josrc.errors import UserError
@@ -202,7 +202,7 @@ def test_open_classes_are_spread_evenly_over_the_closed_ones():
 
 def test_a_sample_is_clean_or_noisy_or_of_an_open_class():
     true, given = np.array([0, 1, 2, 3, 4]), np.array([0, 2, 2, 2, 0])
-    kind = kind_of(given, true, closed=3)
+    kind = groups_of(given, true, closed=3)
     np.testing.assert_array_equal(kind, [0, 1, 0, 2, 2])
     assert kind.dtype == np.int8
 

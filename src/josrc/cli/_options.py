@@ -7,6 +7,18 @@ from typing import Annotated
 
 import typer
 
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="digits-o, cifar100n-c, cifar80n-o, clothing1m, food101n, or a path: a folder of "
+        "class folders, a manifest (csv, tsv, jsonl, parquet). hf:NAME is a Hugging Face data set."
+    ),
+]
+Noise = Annotated[
+    str | None, typer.Option(help="symmetric, asymmetric, block, superclass or none.")
+]
+Rate = Annotated[float | None, typer.Option(help="Share of wrong labels, 0 to 1.")]
+NoiseSeed = Annotated[int | None, typer.Option(help="Seed of the noise draw; 0, as published.")]
 DataRoot = Annotated[
     Path | None, typer.Option(help="Folder that holds the data set; downloaded without it.")
 ]

@@ -12,17 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from josrc.data.decode import Content, UnreadableImageError
 from josrc.data.images import ArrayImages, Images
+from josrc.data.noise import Labels
 from josrc.data.packed_strings import Index, PackedStrings
-
-if TYPE_CHECKING:
-    from josrc.data.source import Source
 
 # Bytes of a mark, and how it is made: among a million images two alike by chance are no worry.
 SIZE = 16
@@ -68,6 +66,33 @@ class Duplicates:
     place: Index
     paths: Sequence[str]
 
+    def listed(
+        self, labels: Sequence[Labels | None], names: Sequence[str], training: int
+    ) -> Iterator[Duplicate]:
+        """One by one: those with different labels first, then those that tests have too.
+
+        Args:
+            labels: of the images of each of ``PARTS``; none where there is no such part.
+            names: of the classes.
+            training: how many training images there are.
+        """
+        if not len(self.group):
+            return
+        label = np.empty(len(self.group), dtype=np.int64)
+        for number, values in enumerate(labels):
+            if values is not None:
+                label[self.part == number] = values[self.place[self.part == number]]
+        begins = np.flatnonzero(np.diff(self.group, prepend=-1))
+        ends = np.append(begins[1:], len(label))
+        several = np.minimum.reduceat(label, begins) < np.maximum.reduceat(label, begins)
+        crossing = (self.part[begins] == 0) & (np.maximum.reduceat(self.part, begins) > 0)
+        first = self.place[begins]
+        for number, group in enumerate(np.lexsort((first, ~crossing, ~several)).tolist(), start=1):
+            for index in range(begins[group], ends[group]):
+                part, place = int(self.part[index]), int(self.place[index])
+                row = place + training if PARTS[part] == "held-out" else place
+                yield Duplicate(number, PARTS[part], row, self.paths[index], names[label[index]])
+
 
 def find_duplicates(parts: Sequence[tuple[Images, Marks] | None]) -> Duplicates:
     """All copies among the images of the parts, and from one part to another.
@@ -92,9 +117,8 @@ def find_duplicates(parts: Sequence[tuple[Images, Marks] | None]) -> Duplicates:
     return Duplicates(group, part[chosen], place[chosen], paths)
 
 
-def duplicates_in_memory(source: Source) -> Duplicates:
-    """Duplicates among images that are no files."""
-    held = None if source.val is None else source.val.images
+def duplicates_in_memory(parts: Sequence[Images | None]) -> Duplicates:
+    """All copies among images that are no files; ``parts`` as in ``PARTS``."""
 
     def marked(images: Images | None) -> tuple[Images, Marks] | None:
         if not isinstance(images, ArrayImages):
@@ -102,7 +126,7 @@ def duplicates_in_memory(source: Source) -> Duplicates:
         found = (digest(pixels.data).digest() for pixels in images.pixels)
         return images, marks_of(b"".join(found))
 
-    return find_duplicates([marked(images) for images in (source.images, held, source.test_images)])
+    return find_duplicates([marked(images) for images in parts])
 
 
 class Duplicate(NamedTuple):
@@ -128,29 +152,6 @@ class Duplicate(NamedTuple):
     def name(self) -> str:
         """What to call it."""
         return self.path or f"{self.part} image {self.row}"
-
-
-def list_duplicates(source: Source) -> Iterator[Duplicate]:
-    """The copies of a source: those with different labels first, then those that tests have too."""
-    copies = source.duplicates
-    if copies is None or not len(copies.group):
-        return
-    held = np.zeros(0, dtype=np.int64) if source.val is None else source.val.given
-    tested = np.zeros(0, dtype=np.int64) if source.test_labels is None else source.test_labels
-    label = np.empty(len(copies.group), dtype=np.int64)
-    for number, labels in enumerate((source.given, held, tested)):
-        label[copies.part == number] = labels[copies.place[copies.part == number]]
-    begins = np.flatnonzero(np.diff(copies.group, prepend=-1))
-    ends = np.append(begins[1:], len(label))
-    several = np.minimum.reduceat(label, begins) < np.maximum.reduceat(label, begins)
-    crossing = (copies.part[begins] == 0) & (np.maximum.reduceat(copies.part, begins) > 0)
-    first = copies.place[begins]
-    for number, group in enumerate(np.lexsort((first, ~crossing, ~several)).tolist(), start=1):
-        for index in range(begins[group], ends[group]):
-            part, place = int(copies.part[index]), int(copies.place[index])
-            row = place + len(source) if PARTS[part] == "held-out" else place
-            name = source.class_names[label[index]]
-            yield Duplicate(number, PARTS[part], row, copies.paths[index], name)
 
 
 @dataclass

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from josrc.data.packed_strings import Index
-
-if TYPE_CHECKING:
-    from josrc.data.image_files import ImageFiles
 
 Pixels = NDArray[np.uint8]
 
@@ -66,7 +63,7 @@ class ArrayImages:
     """
 
     pixels: Pixels
-    files: ImageFiles | None = None
+    files: Images | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

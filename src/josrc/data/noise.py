@@ -80,6 +80,6 @@ def draw_labels(true: Labels, matrix: NDArray[np.float64], seed: int = 0) -> Lab
     return np.array(given, dtype=np.int64)
 
 
-def kind_of(given: Labels, true: Labels, closed: int) -> NDArray[np.int8]:
+def groups_of(given: Labels, true: Labels, closed: int) -> NDArray[np.int8]:
     """0 where the given label is the true one, 1 where it is another class, 2 for open classes."""
     return np.where(true >= closed, OOD, np.where(given == true, CLEAN, ID)).astype(np.int8)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import psutil
@@ -19,11 +19,9 @@ from josrc.data.image_files import ImageFiles
 from josrc.data.images import ArrayImages, Images, ImageSpec, Pixels
 from josrc.data.packed_strings import Index
 from josrc.data.source import Source, with_noise
+from josrc.data.workers import DecodingPool
 from josrc.errors import UserError
 from josrc.models.factory import expected_images
-
-if TYPE_CHECKING:
-    from josrc.data.workers import DecodingPool
 
 # A tile is so much larger than what a network sees of it, as 256 pixels are to a crop of 224.
 TILE = 8 / 7
@@ -130,8 +128,6 @@ def _read(
 
     Last come the files that are left and their marks, if they get any.
     """
-    from josrc.data.workers import DecodingPool
-
     total, done = sum(len(images) for images, _ in parts.values()), 0
     kept: Kept = {}
     marks: Marked = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.config import DataConfig, DataKind
-from josrc.data.duplicates import Duplicates
+from josrc.data.duplicates import Duplicate, Duplicates
 from josrc.data.images import Images, ImageSpec
 from josrc.data.label_files import check_ids, read_label_file, read_truth
-from josrc.data.noise import Labels, draw_labels, kind_of, transition_matrix
+from josrc.data.noise import Labels, draw_labels, groups_of, transition_matrix
 from josrc.data.packed_strings import Index, LazyStrings, PackedStrings
 
 Triple = tuple[float, ...]
@@ -80,7 +80,7 @@ class Source:
 
         None where the truth is unknown.
         """
-        return None if self.true is None else kind_of(self.given, self.true, self.closed)
+        return None if self.true is None else groups_of(self.given, self.true, self.closed)
 
     @property
     def spec(self) -> ImageSpec:
@@ -132,6 +132,14 @@ class Source:
             verified_held=some(self.verified_held),
             sample_ids=ids,
         )
+
+    def listed_duplicates(self) -> Iterator[Duplicate]:
+        """Images that are there more than once, and what they are called each time."""
+        if self.duplicates is None:
+            return iter(())
+        held = None if self.val is None else self.val.given
+        labels = (self.given, held, self.test_labels)
+        return self.duplicates.listed(labels, self.class_names, len(self))
 
     @property
     def closed_names(self) -> list[str]:

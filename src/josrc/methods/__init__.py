@@ -1,4 +1,4 @@
-"""Training methods, one file each. A file that registers a class here is all a method needs."""
+"""Training methods, one file each: a file with a class is all it takes, and names the method."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from josrc._io import write_csv
 from josrc.errors import UserError
+from josrc.review.corrected import Change
 from josrc.review.write import refuse
 
 # ``by`` is ``decision`` or ``verdict``; verdict and confidence are josrc's, whoever decided.
 CHANGE_COLUMNS = ("id", "path", "given_label", "outcome", "label", "by", "verdict", "confidence")
-Change = tuple[str, ...]
 
 
 def changes_file(out: Path, folder: bool) -> Path:

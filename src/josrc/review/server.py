@@ -7,18 +7,19 @@ import secrets
 import shlex
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from PIL import Image
 from rich.console import Console
 
 from josrc._console import say
+from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-    from josrc.review.images import ReviewImages
-    from josrc.runs.snapshot import OpenRun
+from josrc.review.carry_over import take_over
+from josrc.review.decisions import Store
+from josrc.review.images import ReviewImages
+from josrc.runs.audit import NOT_THERE
+from josrc.runs.resolve import load_run_config
+from josrc.runs.snapshot import OpenRun, open_run
 
 ADDRESS = "127.0.0.1"
 
@@ -47,13 +48,7 @@ def serve(
             raise UserError(f"josrc review needs {library}: install josrc[review].")
     import uvicorn
 
-    from josrc.engine.run_folder import RunFolder
     from josrc.review.app import Review, create_app
-    from josrc.review.carry_over import take_over
-    from josrc.review.decisions import Store
-    from josrc.runs.audit import NOT_THERE
-    from josrc.runs.resolve import load_run_config
-    from josrc.runs.snapshot import open_run
 
     folder = RunFolder(path)
     load_run_config(folder)  # says if this is no run
@@ -96,8 +91,6 @@ def serve(
 
 def _pictures(opened: OpenRun, rows: int) -> ReviewImages:
     """The pictures of a run, by row of its verdicts. One that is gone has none, that is all."""
-    from josrc.review.images import ReviewImages
-
     opened.check_verdicts(rows)
     opened.check_images()
 

@@ -8,17 +8,16 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from josrc._io import atomic_write, seen_from, with_path, write_text
 from josrc.data.images import Images
 from josrc.data.readers.table import SPLITS
 from josrc.data.source import Source
 from josrc.errors import UserError
+from josrc.review.corrected import ApplyTally, CorrectedSample
 
-if TYPE_CHECKING:
-    from josrc.review.apply import ApplyTally, CorrectedSample, LinkMode
-
+LinkMode = Literal["copy", "hard", "sym"]
 # Lies in every folder that josrc wrote, and is the only leave to replace one.
 MARK = ".josrc-apply"
 

@@ -20,6 +20,7 @@ from josrc.data.readers import read_table
 from josrc.data.readers.table import TEST
 from josrc.data.registry import check_root, open_source
 from josrc.errors import UserError, closest
+from josrc.runs.plots import plot_calibration, plot_confusion
 from josrc.runs.predictor import Predictor
 
 # Bins of equal width, as the calibration error was first measured (Guo et al. 2017).
@@ -220,8 +221,6 @@ def write_evaluation(folder: Path, found: Evaluation, metadata: dict[str, Any]) 
         found: what was measured.
         metadata: what of which run was measured on what.
     """
-    from josrc.runs.plots import plot_calibration, plot_confusion
-
     matrix, bins = found.confusion(), found.calibration()
     rows = [[name, *counts] for name, counts in zip(found.classes, matrix.tolist(), strict=True)]
     write_csv(folder / "confusion.csv", [["true_label", *found.classes], *rows])

@@ -12,13 +12,12 @@ from josrc.config import RunConfig
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
+from josrc.runs.predictor import Predictor
 from josrc.runs.resolve import load_run_config
 from josrc.verdicts.table import NUMBERS, read_verdicts
 
 if TYPE_CHECKING:
     import pandas
-
-    from josrc.runs.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,6 @@ class Run:
 
     def predictor(self, last: bool = False) -> Predictor:
         """The networks with their best weights, or their last, and what they expect of images."""
-        from josrc.runs.predictor import Predictor
-
         folder = RunFolder(self.path)
         return Predictor(self.config, folder.last if last else folder.best)
 

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from josrc import distributed
 from josrc._console import Terminal, say
 from josrc.config import DataKind, RunConfig
-from josrc.data.duplicates import list_duplicates, tally
+from josrc.data.duplicates import tally
 from josrc.data.readers.arrays import ARRAYS_NAME, source_of
 from josrc.data.registry import check_root, full_name, kind_of, open_source
 from josrc.data.source import Source
@@ -191,12 +191,12 @@ def start(
             if source.images.has_paths and not config.data.kind.is_named:
                 write_record(folder.samples, source)
             if source.duplicates is not None:
-                write_duplicates(folder.audit / DUPLICATES, list_duplicates(source))
+                write_duplicates(folder.audit / DUPLICATES, source.listed_duplicates())
             folder.create(config, source, trainer.device)
         _introduce(source, folder, console)
         if not config.data.kind.is_named:
             say(console, describe(trainer.state, config, source))
-        found = [] if console.quiet else tally(list_duplicates(source)).sentences()
+        found = [] if console.quiet else tally(source.listed_duplicates()).sentences()
         if found:
             say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
         return complete(trainer)

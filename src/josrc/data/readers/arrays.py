@@ -49,7 +49,8 @@ def source_of(
         _, mean, std = expected_images(model)
     else:
         mean, std = channel_statistics(source.images.pixels)
-    found = duplicates_in_memory(source)
+    held = None if source.val is None else source.val.images
+    found = duplicates_in_memory([source.images, held, source.test_images])
     source = replace(source, mean=mean, std=std, skipped=None, duplicates=found)
     return with_noise(source, config)
 

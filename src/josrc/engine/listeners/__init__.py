@@ -10,14 +10,10 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from josrc.config import RunConfig
+from josrc.engine.listeners.base import Logger
 from josrc.errors import UserError, closest
-
-if TYPE_CHECKING:
-    from josrc.config import RunConfig
-    from josrc.engine.listeners.base import Logger
-
 
 _PLUMBING = {"base", "progress"}
 
@@ -44,8 +40,6 @@ def create_loggers(config: RunConfig, folder: Path) -> list[Logger]:
 
 
 def _create(name: str, config: RunConfig, folder: Path) -> Logger:
-    from josrc.engine.listeners.base import Logger
-
     module = importlib.import_module(f"{__name__}.{name}")
     (kind,) = (
         value

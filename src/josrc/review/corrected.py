@@ -1,0 +1,189 @@
+"""Which samples a corrected data set has, and with which labels."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from josrc.data.noise import CLEAN
+from josrc.review.decisions import Decision, Decisions, accepted
+from josrc.runs.snapshot import OpenRun
+from josrc.verdicts.table import VERDICT_TITLES, read_verdicts
+
+# If fewer verdicts than this share are followed, so many lower confidences are offered.
+FEW, OFFERS = 0.1, 4
+GONE = ("gone", "")
+# A line of the list of changes.
+Change = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedSample:
+    """A sample of the corrected data set.
+
+    Attributes:
+        row: its line in ``verdicts.csv``, from 0.
+        id: what it is called.
+        given: the label it came with.
+        label: the label it gets.
+    """
+
+    row: int
+    id: str
+    given: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Which verdicts count where nobody has decided.
+
+    Attributes:
+        least: those that are at least this sure; none: no verdict counts.
+        remove: also those that would remove a sample; else that is left to people.
+    """
+
+    least: float | None = None
+    remove: bool = True
+
+    def reaches(self, confidence: float) -> bool:
+        """Whether a verdict is sure enough."""
+        return self.least is not None and confidence >= self.least
+
+
+@dataclass
+class ApplyTally:
+    """What was done: of each outcome how many, by whom; and how sure verdicts were to do more."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    sure: list[float] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    not_removed: int = 0
+
+    def of(self, outcome: str) -> int:
+        """How many samples had an outcome, whoever said so."""
+        return sum(count for (found, _), count in self.counts.items() if found == outcome)
+
+    def sentences(self, classes: Iterable[str]) -> str:
+        """For the screen."""
+        said = []
+        for outcome, title in (("relabel", "relabelled"), ("remove", "removed"), ("keep", "kept")):
+            by = {who: self.counts[outcome, who] for who in ("decision", "verdict")}
+            parts = ", ".join(f"{count:,} by {who}" for who, count in by.items() if count)
+            said.append(f"{self.of(outcome):,} {title}" + (f" ({parts})" if parts else ""))
+        text = f"{', '.join(said)}, {self.of('untouched'):,} not decided on and left as they were."
+        empty = [name for name in classes if not self.labels[name]]
+        if empty:
+            text += f"\nNo image is left of: {', '.join(empty)}."
+        return text
+
+    def left(self, run: Path) -> str:
+        """How many verdicts were sure enough to remove a sample, but had no leave to."""
+        if not self.not_removed:
+            return ""
+        look = f"josrc review {shlex.quote(str(run))}"
+        return f"\n{self.not_removed:,} more would be removed by verdict. Decide on them: {look}"
+
+    def offers(self, auto: float) -> str:
+        """If hardly a verdict was as sure as ``auto``: how many a lower one would follow."""
+
+        def followed(least: float) -> int:
+            return sum(confidence >= least for confidence in self.sure)
+
+        if followed(auto) >= FEW * len(self.sure):
+            return ""
+        counts = {followed(auto): auto}  # the highest confidence that follows so many
+        for least in (tenths / 10 for tenths in range(9, 0, -1)):
+            counts.setdefault(followed(least), least)
+        more = [f"{least:g} ({count:,})" for count, least in counts.items() if least < auto]
+        text = (
+            f"\n{followed(auto):,} of {len(self.sure):,} verdicts against a label that nobody has "
+            f"decided on are at least {auto:g} sure."
+        )
+        return text + (f" More with --auto {', '.join(more[:OFFERS])}." if more else "")
+
+
+def corrected(
+    opened: OpenRun,
+    decided: Decisions,
+    auto: Auto,
+    tally: ApplyTally,
+) -> list[CorrectedSample]:
+    """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
+    verdicts = opened.folder.audit / "verdicts.csv"
+    gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
+
+    def location(row: int) -> str:
+        part, index = opened.source.at(row)
+        return part.paths[index] if index < len(part) else ""
+
+    found = list(_corrected(verdicts, decided, auto, tally, gone, location))
+    opened.check_verdicts(tally.counts.total())
+    tally.counts.pop(GONE, None)
+    return found
+
+
+def _corrected(
+    verdicts: Path,
+    decided: Decisions,
+    auto: Auto,
+    tally: ApplyTally,
+    gone: Collection[int],
+    location: Callable[[int], str],
+) -> Iterator[CorrectedSample]:
+    lines = chain.from_iterable(frame.itertuples() for frame in read_verdicts(verdicts))
+    for row, sample_id, _, given, verdict, suggested, _, _, confidence, _ in lines:
+        if row in gone:
+            tally.counts[GONE] += 1
+            continue
+        who, decision = "decision", decided.get(row, ("", None))[1]
+        if decision is None:
+            who = "verdict"
+            decision = _followed(_by_verdict(verdict, suggested), float(confidence), auto, tally)
+        outcome, label = decision or ("untouched", None)
+        tally.counts[outcome, who] += 1
+        if outcome in ("relabel", "remove"):
+            change = (
+                sample_id,
+                location(row),
+                given,
+                outcome,
+                label or "",
+                who,
+                verdict,
+                confidence,
+            )
+            tally.changes.append(change)
+        if outcome != "remove":
+            tally.labels[label or given] += 1
+            # A million samples share a few labels.
+            yield CorrectedSample(row, sample_id, sys.intern(given), sys.intern(label or given))
+
+
+def _followed(
+    decision: Decision | None, confidence: float, auto: Auto, tally: ApplyTally
+) -> Decision | None:
+    """What a verdict would do, if it may."""
+    if decision is None:
+        return None
+    if decision[0] == "remove" and not auto.remove:
+        tally.not_removed += auto.reaches(confidence)
+        return None
+    tally.sure.append(confidence)
+    return decision if auto.reaches(confidence) else None
+
+
+def _by_verdict(verdict: str, suggested: str) -> Decision | None:
+    """What a verdict against a label would do, however sure it is."""
+    if verdict == VERDICT_TITLES[CLEAN]:
+        return None
+    action, label = accepted(verdict, suggested)
+    if action == "remove":
+        return "remove", None
+    return ("relabel", label) if label else None
