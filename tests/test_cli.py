@@ -95,7 +95,7 @@ def test_an_existing_run_is_not_overwritten_silently(
 def test_overwrite_never_touches_a_folder_with_files_of_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.yaml").write_text("of: another state")
+    (tmp_path / "config.yaml").write_text("of: another program")
     (tmp_path / "thesis.tex").write_text("years of work")
     assert josrc("train", "digits-o", *NOISY, *FAST, "--overwrite", "--out", tmp_path) == 2
     assert "thesis.tex, which is not of a run" in capsys.readouterr().err

@@ -176,6 +176,12 @@ def test_a_method_name_that_is_no_word_is_a_mistake_with_a_message(pair: str) ->
         config(pair)
 
 
+def test_a_kind_that_is_not_that_of_the_name_is_told_by_itself() -> None:
+    with pytest.raises(UserError, match=r"data\.kind=hub .* digits-o is of the kind builtin"):
+        config("data.kind=hub")
+    assert config("data.kind=builtin") == config()
+
+
 @pytest.mark.parametrize("pair", ["data.name=cifar100n-c", "data=cifar100n-c"])
 def test_data_named_twice_is_not_ignored(pair: str) -> None:
     with pytest.raises(UserError, match="cifar100n-c"):
@@ -281,10 +287,10 @@ def test_the_plain_recipe_is_that_of_the_published_codes(
 
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_a_recipe_begins_with_the_command_that_runs_it(recipe: str) -> None:
-    comment, state, command, data, *options = shlex.split(
+    comment, program, command, data, *options = shlex.split(
         recipe_text(recipe).splitlines()[0], comments=False
     )
-    assert [comment, state, command] == ["#", "josrc", "train"]
+    assert [comment, program, command] == ["#", "josrc", "train"]
     assert data in DATASETS
     names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
     chosen = dict(zip(names, options[1::2], strict=True))

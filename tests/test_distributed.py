@@ -273,6 +273,20 @@ def test_portions_by_hand(
     assert found == expected
 
 
+@pytest.mark.parametrize(("rank", "order"), [(0, ["make", "meet"]), (1, ["meet", "make"])])
+def test_the_first_process_of_a_machine_goes_ahead(
+    as_process: Callable[[int, int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    rank: int,
+    order: list[str],
+) -> None:
+    as_process(rank, 2)
+    found: list[str] = []
+    monkeypatch.setattr(distributed, "barrier", lambda: found.append("meet"))
+    assert distributed.main_first(lambda: found.append("make") or rank) == rank
+    assert found == order
+
+
 def test_processes_fetch_together_the_batch_of_one(as_process: Callable[[int, int], None]) -> None:
     config = configure("digits-o", noise="symmetric", rate=0.5)
     source = open_source(config.data)

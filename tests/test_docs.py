@@ -32,7 +32,7 @@ from josrc.config import RunConfig
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose commands train much: `pytest -m slow` runs them.
-LONG = {"audit.md": "cross-validates for cleanlab", "josrc.md": "variants of one training"}
+LONG = {"audit.md": "cross-validates for cleanlab"}
 # Commands that no page can wait for.
 ENDLESS = {"review": "serves until it is stopped"}
 SKIP = re.compile(r"<!-- test: skip, (.+) -->")

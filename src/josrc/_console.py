@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -20,7 +19,7 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Go on without output."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 def say(console: Console, text: str) -> None:
@@ -30,8 +29,9 @@ def say(console: Console, text: str) -> None:
 
 @cache
 def say_once(text: str) -> None:
-    """A line beside the output, however often there is reason for it."""
-    say(Terminal(stderr=True), text)
+    """A line beside the output, however often, and in however many processes, there is reason."""
+    others = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK") != "0"
+    say(Terminal(stderr=True, quiet=others), text)
 
 
 @contextmanager

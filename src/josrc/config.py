@@ -6,7 +6,6 @@ How a recipe, a file and the command line come to be one is in ``runs/resolve.py
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -148,12 +147,6 @@ class DataConfig(Section):
     def place(self) -> str:
         """Where own images are, or the name of the data."""
         return self.name if self.path is None else str(self.path)
-
-    @property
-    def title(self) -> str:
-        """A short name: of a path its last part, of a name on the hub the part behind the slash."""
-        path = os.path.normpath(self.name.removeprefix(HUB))
-        return self.name if self.kind.is_named else Path(path).stem
 
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from josrc.bench import cleanlab as cleanlab_side
-from josrc.bench.audit import planned, run_audits
+from josrc.bench.audit import planned_audits, run_audits
 from josrc.bench.cleanlab import Fold, judge_with_cleanlab, predict
 from josrc.bench.paper import Cell
 from josrc.bench.plan import run_behind
@@ -217,7 +217,7 @@ def test_without_cleanlab_the_way_out_is_named(
 
 
 def test_the_reported_cells_are_those_of_the_docs() -> None:
-    keys = planned(("cifar80n-o", "cifar100n-c"), (), ("josrc", "cleanlab"), 1)
+    keys = planned_audits(("cifar80n-o", "cifar100n-c"), (), ("josrc", "cleanlab"), 1)
     assert [key.path.as_posix() for key in keys[:2]] == [
         "audit/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json",
         "audit/cifar80n-o-symmetric-0.2/cleanlab/augmented/seed-0.json",

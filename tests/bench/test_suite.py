@@ -158,9 +158,9 @@ def test_no_run_begins_that_would_not_end_in_time(
 
     monkeypatch.setattr("josrc.bench.progress.time.monotonic", lambda: now[0])
     monkeypatch.setattr(suite_module._Work, "run", takes_a_minute)
-    assert "Stopped after 1.0 minutes: 3 runs left." in run(tmp_path, cells=None, minutes=1.9)
+    assert "Stopped after 60 s: 3 runs left." in run(tmp_path, cells=None, minutes=1.9)
     assert made == ["symmetric-0.2"]
-    assert "Stopped after 2.0 minutes: 2 runs left." in run(tmp_path, cells=None, minutes=2.1)
+    assert "Stopped after 2 min: 2 runs left." in run(tmp_path, cells=None, minutes=2.1)
 
 
 def test_only_a_result_counts_as_one(

@@ -73,6 +73,14 @@ def test_a_manifest_of_each_kind(tmp_path: Path, name: str) -> None:
     assert [source.images.picture(index).getpixel((0, 0))[0] for index in range(4)] == [0, 1, 2, 3]
 
 
+def test_the_first_object_decides_which_columns_there_are(tmp_path: Path) -> None:
+    first, *others = ({"path": path, "label": label} for path, label in ROWS)
+    richer = ({**row, "id": "x", "file": "y", "split": "exam"} for row in others)
+    text = "\n".join(json.dumps(row) for row in (first, *richer))
+    (tmp_path / "m.jsonl").write_text(text)
+    assert list(opened(tmp_path / "m.jsonl").ids) == [path for path, _ in ROWS]
+
+
 def test_columns_may_be_named(tmp_path: Path) -> None:
     write_csv(tmp_path / "m.csv", header="where,truth?")
     source = opened(tmp_path / "m.csv", path_column="where", label_column="truth?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,16 @@ def test_an_unknown_logger_is_named_before_anything_begins(
     assert end.value.code == 2
     assert "no logger 'tensorbord'. Did you mean 'tensorboard'?" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_logger_of_a_run_is_named_when_it_goes_on(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    (run / "summary.json").unlink()
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("log: []", "log: [progress]"))
+    with pytest.raises(SystemExit) as end:
+        main(["resume", str(run)])
+    assert end.value.code == 2
+    assert "no logger 'progress'." in capsys.readouterr().err

@@ -86,6 +86,25 @@ def test_without_checked_labels_the_error_says_what_to_do(tmp_path: Path) -> Non
     assert not (tmp_path / "r").exists()
 
 
+def test_images_without_truth_are_refused_before_they_are_read(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ReadError(Exception):
+        pass
+
+    def read(*_: object) -> None:
+        raise ReadError
+
+    monkeypatch.setattr("josrc.runs.start.read_images", read)
+    settings = {"method.verified_share": 0.1}
+    options = {"method": "cleannet", "settings": settings, "out": tmp_path / "r"}
+    with pytest.raises(UserError, match="this data does not know it"):
+        josrc.train(pictures, **options)
+    # What noise changes on purpose can be told from what it left.
+    with pytest.raises(ReadError):
+        josrc.train(pictures, **options, **NOISE)
+
+
 def test_a_share_is_checked_against_the_truth_and_labels_of_its_own_win() -> None:
     source = digits()
     torch.manual_seed(0)

@@ -17,6 +17,7 @@ from josrc.engine.run_folder import RunFolder
 from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError
+from josrc.methods import method_names
 from josrc.methods._survey import Survey
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
@@ -90,6 +91,11 @@ def test_what_a_step_draws_is_a_function_of_seed_and_epoch() -> None:
     assert draws[0].shape == (64, built.method.needs.draws)
     assert torch.equal(draws[0], draws[2])
     assert not torch.equal(draws[0], draws[1])
+
+
+def test_every_method_with_memory_is_tested_here() -> None:
+    found = [method for method in method_names() if state(method)[0].method.memory]
+    assert sorted(found) == WITH_MEMORY
 
 
 # 200 samples in batches of 64 are four steps an epoch: stop between two epochs, when the survey of

@@ -14,6 +14,7 @@ from PIL import Image
 
 from commands import josrc
 from josrc.review.decisions import Store
+from josrc.runs.start import plan
 
 FAST = ["--epochs", "2", "--device", "cpu", "--method", "standard", "--batch-size", "8", "--quiet"]
 GONE, NEW = "rose/3.png", "tulip/new.png"
@@ -277,3 +278,11 @@ def test_own_images_say_by_themselves_where_they_are(
     for command in (["train", home / "data"], ["eval", home / "folder", home / "data"]):
         assert josrc(*command, "--data-root", home) == 2
         assert "says by itself where it is" in capsys.readouterr().err
+
+
+def test_images_in_memory_are_nowhere_whatever_is_said() -> None:
+    pair = (np.zeros((4, 8, 8), dtype=np.uint8), ["cat", "dog", "cat", "dog"])
+    config, source = plan(pair, data_root="elsewhere")
+    assert config.data.path is None
+    assert source is not None
+    assert source.name == "arrays"

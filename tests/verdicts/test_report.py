@@ -248,6 +248,8 @@ def test_a_run_without_verdicts_says_what_to_do(
         ("7,/x,bird,clean,,1,0,1,Reason.", "line 11 is not a verdict"),
         ("7,/x,cat,clean,,much,0,1,Reason.", "line 11 is not a verdict"),
         ("7,/x", "line 11 is not a verdict"),
+        ("7,/x,cat,clean,,1,0,1", "line 11 is not a verdict"),
+        ("7,/x,cat,clean,,1,0,1,Reason.,and more", "can't be read: .* line 11"),
     ],
 )
 def test_a_damaged_line_is_named(audited_run: Callable[[], Path], line: str, words: str) -> None:

@@ -1,9 +1,10 @@
-"""What an audit writes: a table that any state reads back, sentences, and sums."""
+"""What an audit writes: a table that any program reads back, sentences, and sums."""
 
 from __future__ import annotations
 
 import csv
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from josrc.errors import UserError
 from josrc.verdicts import table
 from josrc.verdicts.judge_run import odd_class, verdict_line
 from josrc.verdicts.reasons import held_out_reasons, reasons
 from josrc.verdicts.rule import held_out_findings, judge, judge_held_out
-from josrc.verdicts.table import AuditPart, summarise, write_verdicts
+from josrc.verdicts.table import AuditPart, read_verdicts, summarise, write_verdicts
 
 Made = dict[str, Any]
 NAMES = ["cat", "dog", "owl", "bee"]
@@ -53,6 +55,22 @@ def test_the_table_holds_every_sample_in_order(
     assert [row["suggested_label"] for row in rows] == [""] * 300 + suggested + [""] * 40
     verdicts = judge(made["findings"], made["given"])
     assert [float(row["p_ood"]) for row in rows] == pytest.approx(verdicts.p_ood, abs=1e-4)
+
+
+def test_a_first_line_with_a_cell_too_many_is_refused_and_warnings_stay_as_they_are(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "CHUNK", 7)
+    written(made, tmp_path)
+    path, before = tmp_path / "verdicts.csv", list(warnings.filters)
+    reading = read_verdicts(path)
+    assert len(next(reading)) == 7
+    assert warnings.filters == before, "while somebody works on the first lines"
+    assert sum(map(len, reading)) == 393
+    header, first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([header, f"{first},more", *others]))
+    with pytest.raises(UserError, match="can't be read"):
+        next(read_verdicts(path))
 
 
 def test_names_of_classes_are_data_whatever_they_hold(made: Made, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def run_audits(
     console: Console,
 ) -> None:
     """Run what is missing; each side of each cell is saved when it is done."""
-    keys = planned(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
+    keys = planned_audits(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
     epochs = options.get("epochs")
     if epochs is not None:  # a trial must never pass for the real thing
         results, scratch = results / "trial", scratch / "trial"
@@ -77,7 +77,7 @@ def run_audits(
         trainers[key.method] = work.trainer
 
 
-def planned(
+def planned_audits(
     data: Sequence[str], cells: Sequence[str], sides: Sequence[str], seeds: int
 ) -> list[ResultKey]:
     """Both sides of every cell; every cell with the first seed before any with the second."""

@@ -59,7 +59,9 @@ def run_speed(
     source = open_source(config.data) if data_root else synthetic_source()
     config = with_noise_rate(config, source)
     device = choose_device(config.device)
-    found = measure(config, source, device, steps or (100 if device.type == "cuda" else 2), console)
+    found = measure_speed(
+        config, source, device, steps or (100 if device.type == "cuda" else 2), console
+    )
     if whole_runs and data_root and device.type == "cuda":
         found |= whole_run_seconds(data_root, options, scratch / "speed", console)
     path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
@@ -88,7 +90,7 @@ def synthetic_source(samples: int = 50_000, size: int = 32) -> Source:
     )
 
 
-def measure(
+def measure_speed(
     config: RunConfig, source: Source, device: torch.device, steps: int, console: Console
 ) -> dict[str, Any]:
     """Times of the three loops, and the machine's two ceilings, in one process."""

@@ -78,7 +78,9 @@ def run_image_speed(
     }
     with picture_folder(data, console) as folder:
         config, source = open_folder(folder, options)
-        found = measure(config, source, device, steps or (40 if _on_gpu(device) else 2), console)
+        found = measure_image_speed(
+            config, source, device, steps or (40 if _on_gpu(device) else 2), console
+        )
     found["data"] = "generated" if data.startswith(GENERATE) else folder.name
     path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
     write_text(path, json.dumps(found, indent=2) + "\n")
@@ -136,7 +138,7 @@ def files_on_disk(images: ImageFiles) -> dict[str, Any]:
 # --- the loops -----------------------------------------------------------------------------------
 
 
-def measure(
+def measure_image_speed(
     config: RunConfig, source: Source, device: torch.device, steps: int, console: Console
 ) -> dict[str, Any]:
     """What is measured, on what, and with what."""

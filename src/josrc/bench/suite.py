@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from josrc._console import say
+from josrc._console import duration, say
 from josrc.bench.paper import BACKBONE_TABLES
 from josrc.bench.plan import chosen_methods, planned, request
 from josrc.bench.progress import SuiteProgress
@@ -66,7 +66,7 @@ def run_suite(
         # A run is begun only if the runs so far say that it will end in time.
         if minutes is not None and spent + (work.progress.pace or 0) > 60 * minutes:
             left = len(missing) - done
-            say(console, f"Stopped after {spent / 60:.1f} minutes: {left} runs left.")
+            say(console, f"Stopped after {duration(spent)}: {left} runs left.")
             break
         try:
             config = configure(key.data, **request(key), **options)

@@ -103,7 +103,7 @@ def apply_command(
     from josrc.review.apply import apply_run
 
     if copy and link:
-        raise UserError("Duplicates or links: give --copy or --link, not both.")
+        raise UserError("Copies or links: give --copy or --link, not both.")
     apply_run(
         run,
         out,

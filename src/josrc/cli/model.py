@@ -46,7 +46,6 @@ def predict(
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
     from josrc._console import Terminal, progress_bar, say
-    from josrc.config import DataConfig, DataKind
     from josrc.data.readers import list_images
     from josrc.data.readers.folder import describe_left_out
     from josrc.runs.predictor import check_target, write_predictions
@@ -55,10 +54,7 @@ def predict(
     console = Terminal(quiet=quiet)
     check_target(out, map(Path, paths))
     predictor = Run.load(run).predictor(last)
-    columns = DataConfig(
-        name="", kind=DataKind.MANIFEST, path_column=path_column, allow_outside=allow_outside
-    )
-    images, left_out = list_images(paths, columns)
+    images, left_out = list_images(paths, path_column, allow_outside)
     with progress_bar(console, "Predicting") as progress:
         stream = predictor.stream(images, device, workers)
         told = write_predictions(
@@ -89,6 +85,7 @@ def evaluate(
     josrc eval RUN holiday-photos
     """
     from josrc._console import Terminal, progress_bar, say
+    from josrc.config import HUB
     from josrc.data.readers.folder import describe_left_out
     from josrc.data.registry import describe_data
     from josrc.runs.evaluate import evaluate, read_evaluation_data, too_good, write_evaluation
@@ -107,7 +104,8 @@ def evaluate(
     labelled = read_evaluation_data(config, predictor.class_names)
     with progress_bar(console, "Evaluating") as progress:
         found = evaluate(predictor, labelled, device=device, workers=workers, progress=progress)
-    folder = out or run / "eval" / (config.title + ("-last" if last else ""))
+    name = Path(data.removeprefix(HUB)).resolve().stem + ("-last" if last else "")
+    folder = out or run / "eval" / name
     metadata = {"run": str(run), "weights": "last" if last else "best", "epoch": predictor.epoch}
     write_evaluation(folder, found, {"data": data, **metadata})
     skipped = f", files skipped: {len(found.skipped):,}" if found.skipped else ""

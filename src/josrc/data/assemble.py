@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from josrc.config import DataConfig
+from josrc.data.image_files import ImageFiles
 from josrc.data.noise import Labels
 from josrc.data.packed_strings import Index
 from josrc.data.readers.table import TEST, TRAIN, VAL, Table
@@ -53,8 +54,8 @@ def part_of(table: Table, index: Index, config: DataConfig) -> Source:
     """Some of the images of a table as the samples of a source."""
     images = table.images_at(index)
     # Images that are called by their paths share one block of memory for both.
-    if table.ids is getattr(table.images, "names", None):
-        ids = getattr(images, "names", table.ids)
+    if isinstance(images, ImageFiles) and table.ids is table.files.names:
+        ids = images.names
     else:
         ids = table.ids if len(index) == len(table.ids) else table.ids.take(index)
     return Source(
@@ -75,9 +76,8 @@ def part_of(table: Table, index: Index, config: DataConfig) -> Source:
 def unlabelled(table: Table) -> Skipped:
     """Rows that name no image or no class."""
     found: list[tuple[str, str]] = []
-    names = getattr(table.images, "names", table.ids)
     for index in np.flatnonzero(table.labels < 0).tolist():
-        reason = "it has no label" if names[index] else "its row names no file"
+        reason = "it has no label" if table.files.names[index] else "its row names no file"
         found.append((table.images.location(index), reason))
     return tuple(found)
 

@@ -65,13 +65,6 @@ def check_ids(path: Path, ids: str | None) -> None:
             )
 
 
-def read_given(path: Path) -> Labels:
-    """The given labels of a run's noise file."""
-    with readable(path):
-        labels: Labels = _read_npz(path, ())[0]
-    return labels
-
-
 def read_truth(path: Path) -> Labels | None:
     """The true labels of a noise file that can be read; none where it holds none."""
     with readable(path):

@@ -18,7 +18,7 @@ Index = NDArray[np.int64]
 
 
 class LazyStrings(Sequence[str]):
-    """PackedStrings that are made when they are asked for."""
+    """Strings that are made when they are asked for."""
 
     def __init__(self, length: int, find: Callable[[int], str]) -> None:
         self.length, self.find = length, find

@@ -99,7 +99,7 @@ def kind_of_recorded(name: str) -> DataKind:
 
 def check_root(config: DataConfig) -> None:
     """Raise an error if somebody says where own images are, and says it twice."""
-    if config.root is not None and not config.kind.is_named:
+    if config.root is not None and config.kind.has_place:
         raise UserError(
             f"--data-root {config.root} is for data that josrc knows by name, and for what a run "
             f"was trained on. {config.name} says by itself where it is."

@@ -42,7 +42,7 @@ class CapturedStepper:
 
     def __init__(self, state: TrainState) -> None:
         self.state = state
-        # torch keeps eight versions of a function and no more; every state is one of its own.
+        # torch keeps eight versions of a function and no more; every run's state is one of its own.
         torch.compiler.reset()
         torch.compiler.config.cache_key_tag = f"josrc-{fingerprint()}"
         self.compiled: Callable[[int], Tensor] = torch.compile(
@@ -184,7 +184,7 @@ def _first(error: Exception) -> str:
 def create_stepper(
     state: TrainState, engine: str, notice: Callable[[str], None] = lambda text: None
 ) -> Stepper:
-    """What carries out the steps of a state.
+    """What carries out the steps of a run.
 
     Args:
         state: whose steps.

@@ -18,7 +18,7 @@ from josrc.methods import Method, StepResult
 from josrc.methods.base import Scalars
 
 
-class Step(nn.Module):
+class StepModule(nn.Module):
     """A method's step as the forward of a module, which is what torch makes parallel."""
 
     def __init__(self, method: Method) -> None:
@@ -44,7 +44,7 @@ def in_parallel(method: Method, device: torch.device) -> DistributedDataParallel
     sync = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
     options: dict[str, Any] = {sync: False, "gradient_as_bucket_view": True}
     return DistributedDataParallel(
-        Step(method), None if device.index is None else [device.index], **options
+        StepModule(method), None if device.index is None else [device.index], **options
     )
 
 

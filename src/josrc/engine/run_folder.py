@@ -6,6 +6,7 @@ import csv
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import shlex
 import shutil
@@ -21,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from josrc._io import PARTIAL, read_json, readable, with_path, write_csv, write_text
 from josrc._version import __version__
-from josrc.config import RunConfig
+from josrc.config import HUB, RunConfig
 from josrc.data.label_files import write_noise_file
 from josrc.data.source import Source
 from josrc.distributed import world
@@ -202,9 +203,12 @@ def run_name(config: RunConfig) -> str:
     """``cifar80n-o-symmetric-0.2-josrc-seed0``."""
     data = config.data
     noise = data.noise_file.stem if data.noise_file else f"{data.noise}-{data.rate:g}"
-    if data.kind.has_place and noise == "none-0":
-        return f"{data.title}-{config.method.name}-seed{config.seed}"
-    return f"{data.title}-{noise}-{config.method.name}-seed{config.seed}"
+    # Of a path its last part, of a name on the hub the part behind the slash.
+    inside = Path(data.name).name != data.name
+    name = Path(os.path.normpath(data.name.removeprefix(HUB))).stem if inside else data.name
+    if inside and noise == "none-0":
+        return f"{name}-{config.method.name}-seed{config.seed}"
+    return f"{name}-{noise}-{config.method.name}-seed{config.seed}"
 
 
 def free_name(path: Path) -> Path:

@@ -103,8 +103,13 @@ class Method(nn.Module):
     def prepare(self, source: Source) -> None:
         """Register what is kept of every sample, once the data is there."""
 
-    def check(self, source: Source) -> None:
-        """Raise an error if the method can't do with data, before its files are read."""
+    def check(self, source: Source, noisy: bool) -> None:
+        """Raise an error if the method can't do with data, before its files are read.
+
+        Args:
+            source: the data as it was opened.
+            noisy: whether labels will be changed on purpose, so that the truth may be known then.
+        """
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Values the step reads in a zero-based epoch; the same keys in every epoch."""

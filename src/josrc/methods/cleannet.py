@@ -25,11 +25,6 @@ from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
 
 NOT_CHECKED, WRONG, RIGHT = -1, 0, 1
-UNCHECKED = (
-    "cleannet learns from labels that people have checked, and this data has none. On data that "
-    "knows its truth a share of it can stand in for them: method.verified_share=0.1. Otherwise "
-    "choose a method that needs none, such as deepself."
-)
 
 
 class CleanNetSettings(MethodSettings):
@@ -77,10 +72,9 @@ class CleanNet(Method):
     similarity: Tensor
     cleaner: Comparison
 
-    def check(self, source: Source) -> None:
+    def check(self, source: Source, noisy: bool) -> None:
         """Somebody must have checked labels, or a share of the truth stand in for that."""
-        if source.verified is None and self.settings.verified_share is None:
-            raise UserError(UNCHECKED)
+        check_verified(source, self.settings.verified_share, noisy)
 
     def prepare(self, source: Source) -> None:
         """Take or draw the checked labels; until CleanNet is trained all labels count alike."""
@@ -223,6 +217,29 @@ def class_references(features: Tensor, labels: Tensor, classes: int, count: int)
     return centres
 
 
+def check_verified(source: Source, share: float | None, noisy: bool = False) -> None:
+    """Raise an error unless labels were checked, or can be compared with the truth.
+
+    Args:
+        source: the data.
+        share: of labels to compare.
+        noisy: whether its truth may still become known.
+    """
+    if source.verified is not None:
+        return
+    if share is None:
+        raise UserError(
+            "cleannet learns from labels that people have checked, and this data has none. On data "
+            "that knows its truth a share of it can stand in for them: method.verified_share=0.1. "
+            "Otherwise choose a method that needs none, such as deepself."
+        )
+    if source.true is None and not noisy:
+        raise UserError(
+            "method.verified_share compares labels with the truth, and this data does not know it. "
+            "cleannet needs labels that people have checked: choose a method that needs none."
+        )
+
+
 def verification(source: Source, share: float | None) -> np.ndarray[Any, np.dtype[np.int8]]:
     """Which labels were checked, and what came out: -1, 0 wrong, 1 right, ``(N,)``.
 
@@ -230,15 +247,11 @@ def verification(source: Source, share: float | None) -> np.ndarray[Any, np.dtyp
         source: the data; its own checked labels win.
         share: of labels to check against the data's truth where it has none of its own.
     """
+    check_verified(source, share)
     if source.verified is not None:
         return source.verified
-    if share is None:
-        raise UserError(UNCHECKED)
-    if source.kind is None:
-        raise UserError(
-            "method.verified_share compares labels with the truth, and this data does not know it. "
-            "cleannet needs labels that people have checked: choose a method that needs none."
-        )
+    assert share is not None
+    assert source.kind is not None
     drawn = torch.randperm(len(source))[: max(1, round(share * len(source)))].numpy()
     checked = np.full(len(source), NOT_CHECKED, dtype=np.int8)
     checked[drawn] = np.where(source.kind[drawn] == CLEAN, RIGHT, WRONG)

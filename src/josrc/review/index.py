@@ -1,6 +1,6 @@
 """``audit/verdicts.csv`` as a table that can be paged through, however long it is.
 
-The index can be made anew at any time. What people decided lies in another file, see store.py.
+The index can be made anew at any time. What people decided lies in another file, see decisions.py.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def write_manifest(out: Path, source: Source, samples: Sequence[CorrectedSample]
         writer.writerow(["path", "label", "id", "split"][:columns])
         for location, *line in _manifest_lines(source, samples):
             path = seen_from(root, location)
-            outside = outside or path.startswith("/")
+            outside = outside or os.path.isabs(path)  # noqa: PTH117
             _bearable([path, *line])
             writer.writerow([path, *line][:columns])
     return outside

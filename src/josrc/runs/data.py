@@ -39,7 +39,7 @@ def create_checked_method(config: RunConfig, source: Source) -> Method:
     if not noisy:  # what noise there will be is known once the files are read
         config = with_noise_rate(config, source)
     method = create_method(config, spec_for(source, config.model), source.closed)
-    method.check(source)
+    method.check(source, noisy)
     return method
 
 

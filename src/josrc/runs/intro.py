@@ -15,7 +15,7 @@ from josrc.engine.state import TrainState
 from josrc.runs.auto import typical_side
 
 
-def describe(state: TrainState, config: RunConfig, source: Source) -> str:
+def introduce(state: TrainState, config: RunConfig, source: Source) -> str:
     """Classes, skipped files, settings and memory, in a few lines."""
     lines = [describe_classes(source), *odd_classes(source), *describe_left_out(source.left_out)]
     if source.skipped:

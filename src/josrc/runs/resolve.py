@@ -167,12 +167,15 @@ def ask(
         user = merge(user, layer)
     for key in ("data", "model", "method", "optimizer"):
         user[key] = user.get(key) or {}
-    named: Values = {"name": data, "kind": str(kind)}
-    for key, value in named.items():
-        said = user["data"].get(key, value)
-        if said != value:
-            raise UserError(f"Two data sets are named: {data} and data.{key}={said}.")
-    user = merge(user, {"data": named})
+    said = {"name": data, "kind": str(kind)} | user["data"]
+    if said["name"] != data:
+        raise UserError(f"Two data sets are named: {data} and data.name={said['name']}.")
+    if said["kind"] != kind:
+        raise UserError(
+            f"data.kind={said['kind']} is not possible: {data} is of the kind {kind}, which "
+            "follows from its name. Leave data.kind out."
+        )
+    user["data"] = said
     chosen = user.pop("recipe", None)
     chosen = recipe or chosen
     method = str(user["method"].get("name") or "josrc")

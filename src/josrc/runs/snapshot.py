@@ -139,9 +139,10 @@ def compare(
         skipped: files that gave no image when the run began, and are not new.
         labelled: the run was trained on the labels that the data had, so that others are told.
     """
-    files, now = table.files, None if present is None else present.files
-    if present is None or now is None:
+    files = table.files
+    if present is None:
         return table, Changes(_missing(files), [], table.ids)
+    now = present.files
     found = table.ids.found_in(present.ids)
     names = (now.names[p] if p >= 0 else files.names[i] for i, p in enumerate(found.tolist()))
     files = ImageFiles(PackedStrings.of(names), now.root)

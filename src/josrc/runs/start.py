@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from josrc.runs.data import (
     read_images,
     with_noise_rate,
 )
-from josrc.runs.intro import describe
+from josrc.runs.intro import introduce
 from josrc.runs.plots import PlotWriter, plot_views
 from josrc.runs.resolve import Values, ask, load_run_config, merge, nested
 from josrc.runs.run import Run
@@ -149,7 +150,7 @@ def train(
     Args:
         data: name of a data set, or a path; or images and labels as a pair ``(X, y)``, X being an
             array ``(N, height, width, channels)`` of type uint8 or a list of paths.
-        out: the run folder; ``runs/ARRAYS_NAME`` unless given. An existing one is an error.
+        out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
         overwrite: replace an existing run folder.
         recipe: ``plain`` or ``augmented``, where the data set has more than one recipe.
         settings: any configuration keys, ``{"method.alpha": 0.3}``.
@@ -180,7 +181,7 @@ def start(
     if source is None:
         source = distributed.main_first(lambda: open_source(config.data))
     folder = distributed.broadcast(lambda: _prepared_folder(out, config, overwrite))
-    method = create_checked_method(config, source)
+    method = distributed.main_first(partial(create_checked_method, config, source))
     if not source.images.in_memory:
         source = _read_once(source, config, console)
     config = with_noise_rate(config, source)
@@ -193,9 +194,9 @@ def start(
             if source.duplicates is not None:
                 write_duplicates(folder.audit / DUPLICATES, source.listed_duplicates())
             folder.create(config, source, trainer.device)
-        _introduce(source, folder, console)
+        _tell_data(source, folder, console)
         if not config.data.kind.is_named:
-            say(console, describe(trainer.state, config, source))
+            say(console, introduce(trainer.state, config, source))
         found = [] if console.quiet else tally(source.listed_duplicates()).sentences()
         if found:
             say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
@@ -315,7 +316,7 @@ def listeners(
     return [progress, *estimate, *pictures]
 
 
-def _introduce(source: Source, folder: RunFolder, console: Console) -> None:
+def _tell_data(source: Source, folder: RunFolder, console: Console) -> None:
     test = "no" if source.test_images is None else f"{len(source.test_images):,}"
     held = "" if source.val is None else f"{len(source.val):,} held out, "
     say(

@@ -106,19 +106,26 @@ def read_verdicts(path: Path) -> Iterator[pandas.DataFrame]:
         "index_col": False,
     }
     try:
-        with warnings.catch_warnings(action="error", category=pandas.errors.ParserWarning):
-            found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
-            if found != VERDICT_COLUMNS:
-                wanted = ", ".join(VERDICT_COLUMNS)
-                raise UserError(f"{path} has other columns than josrc writes: {wanted}.")
-            with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
-                for frame in frames:
-                    _check(frame, path)
-                    yield frame
+        found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
+        if found != VERDICT_COLUMNS:
+            wanted = ", ".join(VERDICT_COLUMNS)
+            raise UserError(f"{path} has other columns than josrc writes: {wanted}.")
+        with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
+            while (frame := _next(frames)) is not None:
+                _check(frame, path)
+                yield frame
     except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
         raise UserError(f"{path} can't be read: {error}") from None
     except pandas.errors.EmptyDataError:
         raise UserError(f"{path} is empty. {_write_again(path)}") from None
+
+
+def _next(frames: Iterator[pandas.DataFrame]) -> pandas.DataFrame | None:
+    """Further lines, if there are any; of a cell too many pandas only warns."""
+    import pandas
+
+    with warnings.catch_warnings(action="error", category=pandas.errors.ParserWarning):
+        return next(frames, None)
 
 
 def _check(frame: pandas.DataFrame, path: Path) -> None:
@@ -126,7 +133,8 @@ def _check(frame: pandas.DataFrame, path: Path) -> None:
     import pandas
 
     numbers = frame[NUMBERS].apply(pandas.to_numeric, errors="coerce")
-    wrong = frame.isna().any(axis=1) | numbers.isna().any(axis=1)
+    # Every verdict has a reason: where there is none the line is too short.
+    wrong = numbers.isna().any(axis=1) | (frame["reason"] == "")
     wrong |= ~frame["verdict"].isin(list(VERDICT_TITLES.values()))
     if wrong.any():
         raise not_a_verdict(path, int(frame.index[wrong.to_numpy()][0]))

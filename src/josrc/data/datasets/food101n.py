@@ -52,7 +52,7 @@ def open_source(config: DataConfig) -> Source:
 
 @dataclass(frozen=True)
 class Layout:
-    """Duplicates of Food101N and of Food-101 on disk."""
+    """Copies of Food101N and of Food-101 on disk."""
 
     root: Path
     test: Path

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from josrc.config import DataConfig
+from josrc.config import DataConfig, DataKind
 from josrc.data.image_files import ImageFiles
 from josrc.data.packed_strings import PackedStrings
 from josrc.data.readers.folder import FolderReader, image_files
@@ -30,11 +30,18 @@ def read_table(config: DataConfig) -> Table:
     return checked(config.place, reader.read(config))
 
 
-def list_images(paths: Sequence[Path], config: DataConfig) -> tuple[ImageFiles, Mapping[str, int]]:
+def list_images(
+    paths: Sequence[Path], path_column: str | None = None, allow_outside: bool = False
+) -> tuple[ImageFiles, Mapping[str, int]]:
     """Where the images of files, of folders and of manifests lie, labelled or not, in their order.
 
     Of a folder it is every file below it but hidden ones and those whose names say that they are no
     pictures; how many of which kinds these are comes second.
+
+    Args:
+        paths: those files, folders and manifests.
+        path_column: of the manifests; none: found by its name.
+        allow_outside: manifests may name files anywhere.
     """
     left_out: Counter[str] = Counter()
 
@@ -45,6 +52,12 @@ def list_images(paths: Sequence[Path], config: DataConfig) -> tuple[ImageFiles, 
             if path.is_dir():
                 yield from image_files(path, left_out)
             elif is_manifest(path):
+                config = DataConfig(
+                    name=str(path),
+                    kind=DataKind.MANIFEST,
+                    path_column=path_column,
+                    allow_outside=allow_outside,
+                )
                 images = read_manifest(path, config, needed=("path",)).images
                 yield from map(images.location, range(len(images)))
             else:

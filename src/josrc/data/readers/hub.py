@@ -40,7 +40,7 @@ def read_hub(name: str, config: DataConfig) -> Table:
     """A data set saved by ``save_to_disk``, or one that the library finds by its name."""
     datasets = library("datasets", "hf", f"{name} is a Hugging Face data set")
     try:
-        if name.startswith(HUB):
+        if config.path is None:
             loaded = datasets.load_dataset(name.removeprefix(HUB))
         else:
             loaded = datasets.load_from_disk(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -192,8 +192,10 @@ def _csv_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
 def _json_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     with path.open(encoding="utf-8-sig") as file:
         lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
-        while some := list(islice(lines, CHUNK)):
-            yield _frame([_object(number, line) for number, line in some])
+        columns: dict[str, str] = {}
+        while rows := [_object(number, line) for number, line in islice(lines, CHUNK)]:
+            columns = columns or find(list(rows[0]))  # whatever others say besides
+            yield _frame(rows, set(columns.values()))
 
 
 def _object(number: int, line: str) -> dict[str, Any]:
@@ -210,13 +212,13 @@ def _object(number: int, line: str) -> dict[str, Any]:
 def _parquet_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with parquet.ParquetFile(path) as file:
-        columns = find(file.schema_arrow.names)
-        for batch in file.iter_batches(CHUNK, columns=list(set(columns.values()))):
-            yield _frame(batch.to_pylist())
+        columns = set(find(file.schema_arrow.names).values())
+        for batch in file.iter_batches(CHUNK, columns=list(columns)):
+            yield _frame(batch.to_pylist(), columns)
 
 
-def _frame(rows: list[dict[str, Any]]) -> pandas.DataFrame:
-    """Objects as rows; whole numbers beside missing ones stay whole."""
+def _frame(rows: list[dict[str, Any]], columns: Collection[str]) -> pandas.DataFrame:
+    """What objects say of some columns; whole numbers beside missing ones stay whole."""
     import pandas
 
-    return pandas.DataFrame(rows, dtype=object)
+    return pandas.DataFrame(rows, columns=list(columns), dtype=object)

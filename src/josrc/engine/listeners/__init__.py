@@ -15,13 +15,11 @@ from josrc.config import RunConfig
 from josrc.engine.listeners.base import Logger
 from josrc.errors import UserError, closest
 
-_PLUMBING = {"base", "progress"}
-
 
 def logger_names() -> list[str]:
     """What ``--log`` may be."""
     found = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name for name in found if name not in _PLUMBING)
+    return sorted(name for name in found if _loggers_in(name))
 
 
 def check_loggers(names: Sequence[str]) -> None:
@@ -34,18 +32,21 @@ def check_loggers(names: Sequence[str]) -> None:
 def create_loggers(config: RunConfig, folder: Path) -> list[Logger]:
     """The loggers that a configuration of a run in ``folder`` names, each in a folder of its own.
 
-    One whose library is missing is an error.
+    One that does not exist is an error, and so is one whose library is missing.
     """
+    check_loggers(config.log)
     return [_create(name, config, folder) for name in config.log]
 
 
-def _create(name: str, config: RunConfig, folder: Path) -> Logger:
+def _loggers_in(name: str) -> list[type[Logger]]:
+    """The loggers that a file of this folder defines: one, or none if it is for something else."""
     module = importlib.import_module(f"{__name__}.{name}")
-    (kind,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Logger) and value is not Logger
-    )
+    kinds = (value for value in vars(module).values() if isinstance(value, type))
+    return [kind for kind in kinds if issubclass(kind, Logger) and kind is not Logger]
+
+
+def _create(name: str, config: RunConfig, folder: Path) -> Logger:
+    (kind,) = _loggers_in(name)
     try:
         return kind(config, folder / "logs" / name)
     except ImportError as error:

@@ -29,7 +29,7 @@ class Listener:
 
 
 class Logger(Listener):
-    """Hands each epoch's numbers on to another state.
+    """Hands each epoch's numbers on to another program.
 
     The constructor imports the library that is needed, and no more: a run that can't begin shall
     leave nothing behind.

@@ -1,0 +1,49 @@
+"""What is said on a terminal: by one process, once, and on whichever stream is still read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from josrc._console import say_once
+
+PROGRAM = """
+from josrc._console import Terminal, say
+
+input()
+beside = Terminal(stderr=True)
+say(beside, "one")
+say(beside, "two")
+say(Terminal(), "three")
+"""
+
+
+@pytest.mark.parametrize(("rank", "told"), [(None, 1), ("0", 1), ("1", 0)])
+def test_of_several_processes_the_first_one_speaks(
+    rank: str | None,
+    told: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    say_once.cache_clear()
+    if rank is not None:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some run")
+        monkeypatch.setenv("RANK", rank)
+    for _ in range(3):
+        say_once("That is no longer a setting.")
+    assert capsys.readouterr().err.count("no longer a setting") == told
+
+
+def test_a_reader_of_one_stream_may_leave() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], text=True, **pipes) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stderr.close()
+        running.stdin.write("\n")
+        running.stdin.close()
+        assert running.stdout.read() == "three\n"
+    assert running.returncode == 0
