@@ -52,18 +52,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def small_cifar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CIFAR-100 shrunk to 200 training and 100 test images of 8x8 random pixels."""
+    """CIFAR shrunk to 200 training and 100 test images of 8x8 random pixels."""
 
-    def read(root: object, train: bool) -> SimpleNamespace:
+    def read(root: object, train: bool, classes: int) -> SimpleNamespace:
         generator = np.random.default_rng(int(train))
         count = 200 if train else 100
         return SimpleNamespace(
             data=generator.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8),
-            targets=[i % 100 for i in range(count)],
-            classes=[f"class {i}" for i in range(100)],
+            targets=[i % classes for i in range(count)],
+            classes=[f"class {i}" for i in range(classes)],
         )
 
-    monkeypatch.setattr("josrc.data.datasets.cifar._read", read)
+    monkeypatch.setattr("josrc.data.datasets.cifar.read_cifar", read)
 
 
 # What somebody may have called a class, and a file.
@@ -90,17 +90,17 @@ def audited_run(tmp_path: Path) -> Callable[..., Path]:
     from josrc.runs.start import plan
     from josrc.verdicts.table import VERDICT_COLUMNS, VERDICT_TITLES
 
-    # given label, verdict, suggested label, p_clean, p_ood, confidence
+    # given label, verdict, suggested label, p_clean, p_ood, confidence, score
     found = [
-        (0, 1, 1, 0.01, 0.00, 0.99),
-        (1, 1, 2, 0.05, 0.00, 0.95),
-        (2, 1, 0, 0.10, 0.00, 0.90),
-        (0, 1, 2, 0.20, 0.00, 0.80),
-        (1, 2, None, 0.10, 0.90, 0.90),
-        (2, 2, None, 0.15, 0.85, 0.85),
-        (0, 0, None, 0.55, 0.00, 0.55),
-        (1, 0, None, 0.98, 0.00, 0.98),
-        (2, 0, None, 0.99, 0.00, 0.99),
+        (0, 1, 1, 0.01, 0.00, 0.99, -4.61),
+        (1, 1, 2, 0.05, 0.00, 0.95, -3.00),
+        (2, 1, 0, 0.10, 0.00, 0.90, -2.30),
+        (0, 1, 2, 0.20, 0.00, 0.80, -2.20),
+        (1, 2, None, 0.10, 0.90, 0.90, -1.90),
+        (2, 2, None, 0.15, 0.85, 0.85, -1.80),
+        (0, 0, None, 0.55, 0.00, 0.55, -0.60),
+        (1, 0, None, 0.98, 0.00, 0.98, -0.02),
+        (2, 0, None, 0.99, 0.00, 0.99, -0.01),
     ]
 
     def make(third: str = "dog") -> Path:
@@ -161,7 +161,8 @@ def reviewed(tmp_path: Path) -> Path:
 
     Rows 0 to 7 have the hostile label, 8 to 15 ``cat``, 16 to 23 ``dog``. Of each eight the first
     four are mislabelled as the next class, with falling confidence, then one is out of
-    distribution, and three are clean. The first image of ``cat`` has quotes in its name.
+    distribution, and three are clean. Scores go from the surest verdict against a label to the
+    surest clean one. The first image of ``cat`` has quotes in its name.
     """
     from josrc._console import Terminal
     from josrc.engine.run_folder import RunFolder
@@ -191,8 +192,10 @@ def reviewed(tmp_path: Path) -> Path:
             verdict = "mislabelled" if number < 4 else "clean"
             verdict = "out_of_distribution" if number == 4 else verdict
             other = CLASSES[(row // 8 + 1) % 3] if number < 4 else ""
-            sure = f"{0.99 - 0.1 * number - 0.01 * (row // 8):.4f}"
-            line = [name, verdict, other, "0.1", "0.2", sure, f"Because of {name}."]
+            sure = 0.99 - 0.1 * number - 0.01 * (row // 8)
+            score = sure - 1 if verdict == "clean" else -1 - sure
+            numbers = ["0.1", "0.2", f"{sure:.4f}", f"{score:.9g}"]
+            line = [name, verdict, other, *numbers, f"Because of {name}."]
             writer.writerow([source.ids[row], source.paths[row], *line])
     return folder.path
 

@@ -70,8 +70,9 @@ def test_wrong_labels_and_foreign_pictures_are_found(
     assert np.mean(suggested) > 0.9
     foreign = {path for path, kind in kinds.items() if kind == "out_of_distribution"}
     called = {path for path, row in rows.items() if row["verdict"] == "out_of_distribution"}
-    assert len(foreign & called) / len(called) > 0.6
-    assert len(foreign & called) / len(foreign) > 0.8
+    # Only where there is evidence for it: rather called mislabelled than foreign without.
+    assert len(foreign & called) / len(called) > 0.8
+    assert len(foreign & called) / len(foreign) > 0.6
     held_out = [row for row in rows.values() if row["reason"].startswith("Held out of training")]
     assert len(held_out) == pytest.approx(0.1 * len(rows), rel=0.1)
 

@@ -259,9 +259,12 @@ def test_a_whole_copy_has_nothing_to_complain_of(
     monkeypatch.setattr(clothing1m, "LISTS", sizes)
     labelled = dict(zip(clothing1m.LABELLED, (63, 42), strict=True))
     monkeypatch.setattr(clothing1m, "LABELLED", labelled)
-    assert all(line.endswith("as published") for line in clothing1m.check(shop))
+    assert all(
+        line.endswith("as published")
+        for line in clothing1m.check(describe_data("clothing1m", root=shop))
+    )
     with pytest.raises(UserError, match="is not a folder"):
-        list(clothing1m.check(shop / "nowhere"))
+        list(clothing1m.check(describe_data("clothing1m", root=shop / "nowhere")))
 
 
 def test_the_doctor_is_asked_by_name(broken_shop: Path, capsys: pytest.CaptureFixture[str]) -> None:

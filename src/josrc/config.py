@@ -40,7 +40,19 @@ CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root", "data.
 HUB = "hf:"
 # What stands in a run's configuration where runs on named data have their recipe.
 OWN_IMAGES = "own-images"
-NoiseKind = Literal["symmetric", "asymmetric", "block", "superclass", "none"]
+NoiseKind = Literal[
+    "symmetric", "asymmetric", "block", "superclass", "instance",
+    "aggregate", "random1", "random2", "random3", "worst", "human", "none",
+]  # fmt: skip
+# Kinds that are not drawn, as people gave these labels, and the data set that they gave them to.
+PEOPLE = {
+    "aggregate": "cifar10n",
+    "random1": "cifar10n",
+    "random2": "cifar10n",
+    "random3": "cifar10n",
+    "worst": "cifar10n",
+    "human": "cifar100n",
+}
 
 
 class DataKind(StrEnum):
@@ -110,7 +122,9 @@ class DataConfig(Section):
     name: str = Field(description="a data set josrc knows, a path, or hf:NAME")
     kind: DataKind = Field(description="what sort of data that is; it follows from the name")
     root: File | None = Field(None, description="folder that holds the data; null: download it")
-    noise: NoiseKind = Field("none", description="wrong labels that are drawn on purpose")
+    noise: NoiseKind = Field(
+        "none", description="wrong labels: drawn on purpose, or those that people gave"
+    )
     rate: float = Field(0.0, ge=0, le=1, description="share of labels that are drawn wrong")
     # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
     noise_seed: int = Field(0, ge=0, lt=2**32, description="of that draw, whatever the run's seed")
@@ -157,8 +171,23 @@ class DataConfig(Section):
                 "Noise 'none' has no rate." if "noise" in self.model_fields_set else "Which noise?"
             )
             raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, say.")
+        if self.noise in PEOPLE:
+            return self._checked_people()
         if self.noise != "none" and "rate" not in self.model_fields_set:
             raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, say.")
+        return self
+
+    def _checked_people(self) -> Self:
+        """These settings, if the noise is labels that people gave to this very data."""
+        if PEOPLE[self.noise] != self.name:
+            raise ValueError(
+                f"Noise '{self.noise}' is labels that people gave to {PEOPLE[self.noise]}, and not "
+                f"to {self.name}."
+            )
+        if self.rate > 0:
+            raise ValueError(
+                f"Noise '{self.noise}' has no rate, as people gave these labels: leave out --rate."
+            )
         return self
 
 
@@ -279,6 +308,12 @@ class RunConfig(Section):
     )
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"
+    )
+    plant: float = Field(
+        0.0,
+        ge=0,
+        le=0.1,
+        description="share of labels made wrong on purpose in training, to measure the audit by",
     )
     log: list[str] = Field([], description="where else each epoch's numbers go: tensorboard")
 

@@ -21,7 +21,7 @@ from josrc.data.class_checks import odd_classes
 from josrc.data.duplicates import tally
 from josrc.data.prepare import available_memory
 from josrc.data.readers.folder import describe_left_out
-from josrc.data.registry import DATASETS, kind_of
+from josrc.data.registry import DATASETS, describe_data, kind_of
 from josrc.data.workers import default_workers
 from josrc.engine.device import device_name
 from josrc.engine.run_folder import versions
@@ -140,7 +140,7 @@ def check_data(name: str, folder: Path | None, console: Console, **manifest: Any
         manifest: how to read one of own images, as options of training.
     """
     if kind_of(name).is_named:
-        yield from DATASETS[name].check(folder, console)
+        yield from DATASETS[name].check(describe_data(name, root=folder), console)
         return
     if folder is not None:
         raise UserError(f"{name} is a path itself: josrc doctor data {name}")

@@ -2,13 +2,16 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, ndtri
 
 from josrc.config import DataConfig, DataKind
-from josrc.data.noise import draw_labels, groups_of, transition_matrix
-from josrc.data.registry import open_source
+from josrc.data.images import ArrayImages
+from josrc.data.noise import draw_by_image, draw_labels, groups_of, transition_matrix
+from josrc.data.prepare import prepare_source
+from josrc.data.registry import describe_data, open_source
 from josrc.data.source import with_noise
 from josrc.errors import UserError
-from josrc.runs.start import configure
+from josrc.runs.start import configure, plan
 
 KINDS = ["symmetric", "asymmetric", "block", "superclass"]
 # Seven closed classes in superclasses of three, three and one, then two open classes:
@@ -195,6 +198,103 @@ def test_open_classes_are_spread_evenly_over_the_closed_ones():
     three_sigma = 3 * math.sqrt(8000 * 1 / 8 * 7 / 8)
     assert counts[:8] == pytest.approx(1000, abs=three_sigma)
     assert not counts[8:].any()
+
+
+# --- noise by image -------------------------------------------------------------------------------
+
+
+def images(count: int, side: int = 8, seed: int = 0) -> ArrayImages:
+    generator = np.random.default_rng(seed)
+    return ArrayImages(generator.integers(0, 256, (count, side, side, 3), dtype=np.uint8))
+
+
+def reference_by_image(pixels, true, rate, closed, seed):
+    """Sample by sample, as the published code goes about it; flip rates are cut off on one side."""
+    stream = np.random.RandomState(seed)
+    rates = [rate + 0.1 * float(ndtri(ndtr(-rate / 0.1) + u * (1 - 2 * ndtr(-rate / 0.1))))
+             for u in stream.random_sample(len(true))]  # fmt: skip
+    matrices = stream.randn(closed, pixels[0].size, closed)
+    chances = []
+    for image, label, flip in zip(pixels, true, rates, strict=True):
+        scores = np.transpose(image, (2, 0, 1)).reshape(1, -1).astype(float) @ matrices[label]
+        scores = scores[0]
+        scores[label] = -np.inf
+        row = np.exp(scores - scores.max())
+        row = flip * row / row.sum()
+        row[label] += 1 - flip
+        chances.append(row)
+    return [stream.choice(closed, p=row) for row in chances]
+
+
+def test_noise_by_image_is_that_of_the_published_code():
+    true, some = shuffled_classes(400, 5), images(400)
+    given = draw_by_image(some, true, 0.3, 5, seed=2)
+    np.testing.assert_array_equal(given, reference_by_image(some.pixels, true, 0.3, 5, seed=2))
+    assert given.dtype == np.int64
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.2, 0.4, 0.9, 1.0])
+def test_the_mean_flip_rate_of_noise_by_image_is_the_rate(rate):
+    true = shuffled_classes(20_000, 10)
+    given = draw_by_image(images(20_000, side=4), true, rate, 10)
+    three_sigma = 3 * math.sqrt(rate * (1 - rate) / len(true))
+    assert (given != true).mean() == pytest.approx(rate, abs=three_sigma)
+
+
+def test_noise_by_image_depends_on_seed_and_pixels_alone():
+    true, some = shuffled_classes(600, 5), images(600)
+    np.random.seed(1)
+    first = draw_by_image(some, true, 0.4, 5)
+    np.random.seed(2)
+    np.testing.assert_array_equal(draw_by_image(some, true, 0.4, 5), first)
+    assert (draw_by_image(some, true, 0.4, 5, seed=1) != first).any()
+    other = draw_by_image(images(600, seed=1), true, 0.4, 5)
+    wrong = (first != true) & (other != true)
+    assert (other != first)[wrong].mean() > 0.2
+
+
+def test_copies_of_an_image_flip_to_one_class_and_other_images_to_others():
+    pixels = np.repeat(images(40).pixels, 50, axis=0)
+    given = draw_by_image(ArrayImages(pixels), np.zeros(2000, dtype=np.int64), 0.5, 5)
+    flips = [set(group[group != 0].tolist()) for group in given.reshape(40, 50)]
+    assert {len(group) for group in flips} == {1}
+    assert len(set.union(*flips)) > 1
+
+
+@pytest.mark.parametrize("side", [33, 70])
+def test_of_larger_images_every_so_many_th_pixel_counts(side):
+    true, some = shuffled_classes(100, 3), images(100, side)
+    step = 2 if side == 33 else 3
+    fewer = ArrayImages(some.pixels[:, ::step, ::step])
+    np.testing.assert_array_equal(
+        draw_by_image(some, true, 0.5, 3), draw_by_image(fewer, true, 0.5, 3)
+    )
+
+
+def test_noise_by_image_gives_open_classes_any_label_and_a_lone_class_stays_clean():
+    true = np.arange(9000) % 3
+    given = draw_by_image(images(9000, side=2), true, 0.0, 2)
+    np.testing.assert_array_equal(given[true < 2], true[true < 2])
+    three_sigma = 3 * math.sqrt(0.25 / 3000)
+    assert given[true == 2].mean() == pytest.approx(0.5, abs=three_sigma)
+    assert not draw_by_image(images(20), np.arange(20) % 2, 0.5, 1).any()
+
+
+def test_noise_by_image_is_a_kind_of_noise():
+    source = open_source(describe_data("digits-o", noise="instance", rate=0.3))
+    closed = source.true < 8
+    assert (source.kind == 1)[closed].mean() == pytest.approx(0.3, abs=0.05)
+    again = open_source(describe_data("digits-o", noise="instance", rate=0.3))
+    np.testing.assert_array_equal(again.given, source.given)
+
+
+def test_noise_by_image_needs_images_in_memory(pictures):
+    settings = {"noise": "instance", "rate": 0.3}
+    run, opened = plan(str(pictures), model="cnn7", workers=0, **settings)
+    source = prepare_source(opened, run, free_memory=2**40)
+    assert 0.1 < (source.given != source.true).mean() < 0.5
+    with pytest.raises(UserError, match=r"looks at the pixels.*data\.resident=true"):
+        prepare_source(opened, run, free_memory=0)
 
 
 # --- kinds and mistakes --------------------------------------------------------------------------

@@ -67,18 +67,26 @@ def interrupt_at(made: Trainer, step: int) -> None:
 
 # 300 samples in batches of 64 are five steps an epoch: stop in the first, at an epoch's end, later.
 @pytest.mark.parametrize("step", [2, 5, 8, 14])
-@pytest.mark.parametrize("method", ["standard", "josrc"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "standard"},
+        {"method": "josrc"},
+        {"method": "josrc", "plant": 0.1},
+        {"method": "pencil", "plant": 0.1},
+    ],
+)
 def test_a_run_stopped_anywhere_ends_like_one_never_stopped_to_the_last_bit(
-    tmp_path: Path, method: str, step: int
+    tmp_path: Path, options: dict[str, Any], step: int
 ) -> None:
-    whole = trainer(tmp_path / "whole", method=method)
+    whole = trainer(tmp_path / "whole", **options)
     whole.run()
 
-    stopped = trainer(tmp_path / "stopped", method=method)
+    stopped = trainer(tmp_path / "stopped", **options)
     interrupt_at(stopped, step)
     with pytest.raises(InterruptedRunError, match="josrc resume"):
         stopped.run()
-    resumed = trainer(tmp_path / "stopped", method=method)
+    resumed = trainer(tmp_path / "stopped", **options)
     resumed.restore()
     resumed.run()
 

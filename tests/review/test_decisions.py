@@ -15,7 +15,7 @@ import pytest
 from josrc.errors import UserError
 from josrc.review.decisions import Filter, RefusedError, Store, wilson_interval
 from josrc.verdicts.report.gallery import read_scores
-from josrc.verdicts.table import VERDICT_COLUMNS
+from josrc.verdicts.table import SCORE, VERDICT_COLUMNS
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
@@ -73,7 +73,7 @@ def test_a_spot_check_draws_a_hundred_whatever_their_verdict_and_counts_what_is_
         csv.writer(file).writerow(VERDICT_COLUMNS)
         for row in range(1000):
             verdict = "mislabelled" if row < 300 else "clean"
-            csv.writer(file).writerow([row, "", "a", verdict, "b", 0.5, 0.5, 0.9, "why"])
+            csv.writer(file).writerow([row, "", "a", verdict, "b", 0.5, 0.5, 0.9, -1, "why"])
     store = Store(tmp_path)
     drawn = rows(store, Filter(verdict="spot_check"))
     assert len(set(drawn)) == 100
@@ -104,7 +104,8 @@ def test_review_and_report_call_the_same_borderline(tmp_path: Path) -> None:
     with (tmp_path / "verdicts.csv").open("w", newline="") as file:
         csv.writer(file).writerow(VERDICT_COLUMNS)
         for row, (verdict, level) in enumerate(product(verdicts, sure)):
-            csv.writer(file).writerow([row, "", "a", verdict, "", 0.5, 0.5, f"{level:.4f}", "why"])
+            numbers = [0.5, 0.5, f"{level:.4f}", -row]
+            csv.writer(file).writerow([row, "", "a", verdict, "", *numbers, "why"])
     store = Store(tmp_path)
     found = set(rows(store, Filter(verdict="borderline")))
     store.close()
@@ -116,22 +117,44 @@ def test_review_and_report_call_the_same_borderline(tmp_path: Path) -> None:
 def test_pages_hold_every_sample_once_in_order(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     verdicts = generator.choice(["clean", "mislabelled", "out_of_distribution"], 5000)
-    sure = generator.choice([0.25, 0.5, 0.9, 1.0], 5000)  # many equal ones
+    scores = generator.choice([-12.5, -3.0000012, -3.0000011, 0.25], 5000)  # many equal ones
     with (tmp_path / "verdicts.csv").open("w", newline="") as file:
         csv.writer(file).writerow(VERDICT_COLUMNS)
         for row in range(5000):
-            cells = [row, "", "a", verdicts[row], "b", 0.5, 0.5, f"{sure[row]:.4f}", "why"]
-            csv.writer(file).writerow(cells)
+            numbers = [0.5, 0.5, 0.9, f"{scores[row]:.9g}"]
+            csv.writer(file).writerow([row, "", "a", verdicts[row], "b", *numbers, "why"])
     store = Store(tmp_path)
     seen, after = [], -1
     while page := store.page(Filter(), after, 170):
         seen += [entry["row"] for entry in page]
         after = page[-1]["place"]
-    certainty = np.where(verdicts == "clean", -sure, sure)
-    assert seen == np.lexsort((np.arange(5000), -certainty, verdicts == "clean")).tolist()
+    assert seen == np.argsort(scores, kind="stable").tolist()
     counts = {name: int((verdicts == name).sum()) for name in np.unique(verdicts)}
     assert {name: found["samples"] for name, found in store.progress().items()} == counts
     store.close()
+
+
+def test_the_queue_and_the_report_follow_scores_that_differ_in_the_seventh_digit(
+    tmp_path: Path,
+) -> None:
+    order = np.random.default_rng(0).permutation(3000)
+    with (tmp_path / "verdicts.csv").open("w", newline="") as file:
+        csv.writer(file).writerow(VERDICT_COLUMNS)
+        for row, place in enumerate(order.tolist()):
+            # The surer a verdict, the later it comes: confidence has no say.
+            sure, score = f"{place / 3000:.4f}", SCORE.format(-9.0 + 1e-6 * place)
+            cells = [row, "", "a", "mislabelled", "b", 0.1, 0.0, sure, score, "why"]
+            csv.writer(file).writerow(cells)
+    store = Store(tmp_path)
+    entries = store.page(Filter(verdict="flagged"), limit=3000)
+    doubtful = rows(store, Filter(verdict="borderline"))
+    store.close()
+    expected = np.argsort(order).tolist()
+    assert [entry["row"] for entry in entries] == expected
+    assert [entry["place"] for entry in entries] == list(range(3000))
+    assert doubtful == expected[1:201], "all but that of confidence 0, and in the same order"
+    galleries = read_scores(tmp_path / "verdicts.csv", ["a", "b"]).galleries()
+    assert galleries["mislabelled"].tolist() == expected
 
 
 def test_accepting_means_what_the_verdict_says(store: Store) -> None:

@@ -7,6 +7,7 @@ folder ``photos``, and ``stopped``, whose first epoch of three is done.
 from __future__ import annotations
 
 import csv
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_verdicts_and_report_are_written_again(
 ) -> None:
     run = earlier / name
     before = library.Run.load(run).verdicts()
+    assert list(before["score"]) == list(before["p_clean"]), "they had no scores of their own"
     say_once.cache_clear()
     capsys.readouterr()
     data = [] if name == "named" else ["--data-root", earlier / "photos"]
@@ -78,6 +80,11 @@ def test_the_review_shows_its_images(
     address, token = address.split("/?token=")
     with urllib.request.urlopen(f"{address}/thumbnail/0?token={token}") as answer:
         assert answer.headers["content-type"] == "image/webp"
+    with urllib.request.urlopen(f"{address}/api/queue?limit=200&token={token}") as answer:
+        queue = json.load(answer)["samples"]
+    assert len(queue) == len(library.Run.load(earlier / "own").verdicts())
+    clean = [sample["p_clean"] for sample in queue]
+    assert clean == sorted(clean), "the most suspicious first"
 
 
 def test_a_stopped_run_goes_on_to_its_end(earlier: Path) -> None:

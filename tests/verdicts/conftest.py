@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from josrc.verdicts.rule import Findings
+from josrc.verdicts.findings import Findings
 
 CLASSES = 4
 
@@ -32,5 +32,7 @@ def made() -> dict[str, Any]:
         label_share=around(0.97, 0.01, 0.2),
         rival=np.where(kind == 0, -1, true),
         rival_share=around(0.01, 0.97, 0.4),
+        features=np.ones(len(kind)),
+        held=np.zeros(len(kind), dtype=bool),
     )
     return {"findings": findings, "given": given, "true": true, "kind": kind}

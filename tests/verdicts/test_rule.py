@@ -12,18 +12,10 @@ from scipy.special import expit
 
 from josrc.engine.ledger import Ledger
 from josrc.errors import UserError
+from josrc.verdicts.confusion import Confusion, systematic_confusion
+from josrc.verdicts.findings import Findings, held_out_findings
 from josrc.verdicts.measures import measure, measure_sure
-from josrc.verdicts.rule import (
-    Confusion,
-    Findings,
-    Reference,
-    Verdicts,
-    held_out_findings,
-    judge,
-    judge_held_out,
-    least_noise_rate,
-    systematic_confusion,
-)
+from josrc.verdicts.rule import Reference, Verdicts, judge, judge_held_out, least_noise_rate
 
 Made = dict[str, Any]
 
@@ -69,7 +61,7 @@ def test_confidence_is_that_of_the_verdict_also_where_another_is_likelier(made: 
     # A label that is just about accused, of an image that is just about foreign.
     reference = Reference(
         labels=None,
-        confusion=Confusion(np.array([]), np.array([])),
+        confusion=Confusion(np.array([]), np.array([]), 0.0),
         doubts=None,
         doubt=(0.0, 1.0),
         confidence=0.8,
@@ -94,6 +86,7 @@ def test_what_can_be_followed_without_a_look_is_counted_by_hand(made: Made) -> N
         p_clean=np.zeros(8),
         p_ood=np.zeros(8),
         confidence=np.array([0.99, 0.9, 0.95, 0.99, 0.89, 0.9, 0.95, 0.5]),
+        score=np.zeros(8),
         reference=reference,
     )
     kind, true = np.array([0, 1, 1, 0, 1, 2, 1, 2]), np.array([0, 2, 3, 2, 2, 7, 2, 7])
@@ -203,18 +196,78 @@ def test_a_class_that_many_labels_lose_to_is_no_confusion(made: Made) -> None:
     np.testing.assert_allclose(weight, 0.5 * 0.5 / 3)
 
 
-def test_a_label_that_systematically_stands_for_another_class_is_seen_through(made: Made) -> None:
-    # Labels that are learned in part: by their probability alone they look right.
-    rows = np.tile(np.arange(400), 5)
-    kind, findings, given = made["kind"][rows], made["findings"].part(rows), made["given"][rows]
+def losing(made: Made, given: np.ndarray, rival: np.ndarray, share: float = 0.9) -> Findings:
+    """Findings of samples that lose to their rivals, so often."""
+    return replace(
+        made["findings"].part(np.arange(len(given)) % 400),
+        rival=rival,
+        rival_share=np.full(len(given), share),
+        label_share=np.full(len(given), 0.1),
+    )
+
+
+def test_losing_to_a_rival_counts_where_many_labels_have_one_that_stands_out(made: Made) -> None:
+    # Of ten labels so many lose to the next class; the others to all classes alike.
+    given = np.repeat(np.arange(10), 36)
+    next_class = (given + 1) % 10
+    alike = (given + 1 + np.tile(np.arange(36) % 9, 10)) % 10
+    counted = []
+    for labels in (1, 2, 3, 5, 8):
+        findings = losing(made, given, np.where(given < labels, next_class, alike))
+        confusion = systematic_confusion(findings, given)
+        assert confusion.prevalence == labels / 10
+        evidence = confusion.evidence(findings, given)
+        assert (evidence[given >= labels] == 0).all(), "no rival of theirs stands out"
+        assert len(np.unique(evidence[given < labels])) == 1
+        counted.append(evidence[0])
+    none, few, some, half, most = counted
+    assert (none, few) == (0, 0), "of a few labels it may be chance"
+    assert 0 < some < half
+    assert half == most
+    # The more often a sample loses to it, the more it counts.
+    findings = losing(made, given, next_class)
+    confusion = systematic_confusion(findings, given)
+    shares = replace(findings, rival_share=np.linspace(0, 1, len(given)))
+    evidence = confusion.evidence(shares, given)
+    assert evidence[0] == 0
+    assert (np.diff(evidence) > 0).all()
+
+
+@pytest.mark.parametrize(("classes", "counts"), [(2, False), (4, False), (5, True)])
+def test_of_few_classes_one_is_always_the_nearest_and_no_habit(
+    made: Made, classes: int, counts: bool
+) -> None:
+    given = np.repeat(np.arange(classes), 40)
+    findings = losing(made, given, (given + 1) % classes)
+    confusion = systematic_confusion(findings, given)
+    assert (confusion.of(given, findings.rival) > 0.5).all()
+    assert ((confusion.evidence(findings, given) > 0) == counts).all()
+
+
+@pytest.mark.parametrize("classes", [2, 8])
+def test_a_label_that_systematically_stands_for_another_class_is_seen_through(
+    made: Made, classes: int
+) -> None:
+    # Labels that are learned in part: by their probability alone they look right. Few images are
+    # foreign.
+    rows = np.append(np.tile(np.arange(360), 5), np.arange(360, 400))
+    generator = np.random.default_rng(4)
+    kind, given = made["kind"][rows], generator.integers(0, classes, len(rows))
     wrong = kind == 1
-    support = np.where(wrong, 0.75, findings.support)
-    pairs = np.where(wrong, (given + 1) % 4, findings.rival)
-    scattered = judged(made, replace(findings, support=support), rows)
-    systematic = judged(made, replace(findings, support=support, rival=pairs), rows)
+    support = np.where(wrong, 0.75, made["findings"].support[rows])
+    others = (given + generator.integers(1, classes, len(rows))) % classes
+    others = np.where(kind == 0, -1, others)
+    findings = replace(made["findings"].part(rows), support=support, rival=others)
+    pairs = np.where(wrong, (given + 1) % classes, others)
+    scattered = judge(findings, given)
+    systematic = judge(replace(findings, rival=pairs), given)
     assert (scattered.group[wrong] == 0).mean() > 0.8
-    assert (systematic.group[wrong] == 1).mean() > 0.7
     assert (systematic.group[kind == 0] == 0).all()
+    if classes == 2:  # there is no other rival
+        np.testing.assert_array_equal(systematic.group, scattered.group)
+    else:
+        assert (systematic.group[wrong] == 1).mean() > 0.7
+        assert systematic.score[wrong].max() < systematic.score[kind == 0].min()
 
 
 def test_where_all_labels_are_right_none_is_accused(made: Made) -> None:

@@ -20,12 +20,14 @@ from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
 from josrc.methods import get_method, method_names
-from josrc.runs.audit import audit
+from josrc.runs.audit import audit, read_evidence
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
+from josrc.verdicts.findings import Findings
 from josrc.verdicts.judge_run import read_ledger
 from josrc.verdicts.measures import measure
-from josrc.verdicts.rule import Findings, judge
+from josrc.verdicts.rule import judge
+from josrc.verdicts.table import SCORE
 
 TITLES = ["clean", "mislabelled", "out_of_distribution"]
 
@@ -119,6 +121,7 @@ def test_every_method_trains_and_judges(tmp_path: Path, method: str) -> None:
         assert 0 <= float(row["p_clean"]) <= 1
         assert 0 <= float(row["p_clean"]) + float(row["p_ood"]) <= 1.0001
         assert 0 <= float(row["confidence"]) <= 1
+        assert math.isfinite(float(row["score"]))
         assert (row["verdict"] == "mislabelled") == (row["suggested_label"] != "")
         assert row["suggested_label"] != row["given_label"]
         assert row["reason"].startswith("In its first 2 epochs the model ")
@@ -221,9 +224,13 @@ def test_a_ledger_of_other_data_is_refused(tmp_path: Path) -> None:
 
 def test_verdicts_from_memory_and_from_the_checkpoint_are_the_same(run: Path) -> None:
     ledger = read_ledger(RunFolder(run).checkpoint)
+    evidence = read_evidence(RunFolder(run))
+    assert evidence is not None
     with np.load(run / "noise.npz") as labels:
-        again = judge(Findings.of(ledger), labels["given"])
-    assert [TITLES[group] for group in again.group] == [row["verdict"] for row in verdicts(run)]
+        again = judge(Findings.of(ledger, evidence.features), labels["given"])
+    rows = verdicts(run)
+    assert [TITLES[group] for group in again.group] == [row["verdict"] for row in rows]
+    assert [SCORE.format(score) for score in again.score] == [row["score"] for row in rows]
 
 
 def test_a_finished_run_without_verdicts_is_still_shown(

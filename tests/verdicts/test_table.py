@@ -15,10 +15,17 @@ import pytest
 
 from josrc.errors import UserError
 from josrc.verdicts import table
+from josrc.verdicts.findings import held_out_findings
 from josrc.verdicts.judge_run import odd_class, verdict_line
-from josrc.verdicts.reasons import held_out_reasons, reasons
-from josrc.verdicts.rule import held_out_findings, judge, judge_held_out
-from josrc.verdicts.table import AuditPart, read_verdicts, summarise, write_verdicts
+from josrc.verdicts.reasons import reasons
+from josrc.verdicts.rule import judge, judge_held_out
+from josrc.verdicts.table import (
+    VERDICT_COLUMNS,
+    AuditPart,
+    read_verdicts,
+    summarise,
+    write_verdicts,
+)
 
 Made = dict[str, Any]
 NAMES = ["cat", "dog", "owl", "bee"]
@@ -44,7 +51,7 @@ def test_the_table_holds_every_sample_in_order(
 ) -> None:
     monkeypatch.setattr(table, "CHUNK", chunk)
     rows = written(made, tmp_path)
-    columns = "id,path,given_label,verdict,suggested_label,p_clean,p_ood,confidence,reason"
+    columns = "id,path,given_label,verdict,suggested_label,p_clean,p_ood,confidence,score,reason"
     assert ",".join(rows[0]) == columns
     assert [row["id"] for row in rows] == [str(row) for row in range(400)]
     assert rows[7]["path"] == "images/7,7.png"
@@ -55,6 +62,45 @@ def test_the_table_holds_every_sample_in_order(
     assert [row["suggested_label"] for row in rows] == [""] * 300 + suggested + [""] * 40
     verdicts = judge(made["findings"], made["given"])
     assert [float(row["p_ood"]) for row in rows] == pytest.approx(verdicts.p_ood, abs=1e-4)
+    assert [float(row["score"]) for row in rows] == pytest.approx(verdicts.score, rel=1e-8)
+
+
+def test_scores_that_differ_in_the_seventh_digit_keep_their_order(
+    made: Made, tmp_path: Path
+) -> None:
+    count, path = 5000, tmp_path / "verdicts.csv"
+    places = np.random.default_rng(0).permutation(count)
+    rows = np.arange(count) % 400
+    verdicts = judge(made["findings"].part(rows), made["given"][rows])
+    for highest in (-1.0, -10.0, 1000.0):  # scores of any size
+        step = 10.0 ** (np.floor(np.log10(abs(highest))) - 6)
+        part = replace(
+            judged(made, range(count), [""] * count),
+            verdicts=replace(verdicts, score=highest - step * places),
+            findings=made["findings"].part(rows),
+            given=made["given"][rows],
+        )
+        write_verdicts(path, [part], NAMES)
+        (frame,) = read_verdicts(path)
+        scores = frame["score"].to_numpy(float)
+        assert len(np.unique(scores)) == count
+        np.testing.assert_array_equal(np.argsort(scores), np.argsort(-places))
+
+
+def test_where_a_file_has_no_scores_the_probability_of_being_clean_is_one(
+    made: Made, tmp_path: Path
+) -> None:
+    with_scores = written(made, tmp_path)
+    path = tmp_path / "verdicts.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        columns = [name for name in VERDICT_COLUMNS if name != "score"]
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(with_scores)
+    (frame,) = read_verdicts(path)
+    assert tuple(frame.columns) == VERDICT_COLUMNS
+    assert frame["score"].tolist() == [row["p_clean"] for row in with_scores]
+    assert frame["reason"].tolist() == [row["reason"] for row in with_scores]
 
 
 def test_a_first_line_with_a_cell_too_many_is_refused_and_warnings_stay_as_they_are(
@@ -113,7 +159,7 @@ def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> N
     predicted = np.array([[0.8, 0.2, 0, 0], [0.05, 0.9, 0.05, 0], [0.2, 0.3, 0.25, 0.25]])
     findings = held_out_findings(predicted, given)
     verdicts = judge_held_out(findings, given, reference)
-    first, second, third = held_out_reasons(verdicts, findings, given, NAMES)
+    first, second, third = reasons(verdicts, findings, given, NAMES)
     start = "Held out of training; the final model"
     assert first == f'{start} gives 80 % to "cat", the given label, and 20 % to "dog".'
     assert second == f'{start} gives 90 % to "dog", and 5 % to "cat", the given label.'

@@ -33,8 +33,9 @@ from josrc.engine.trainer import Trainer
 from josrc.errors import FolderInUseError, InterruptedRunError, TrainingFailedError, UserError
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure, listeners
+from josrc.verdicts.findings import Findings
 from josrc.verdicts.measures import Measures, measure, measure_sure
-from josrc.verdicts.rule import Findings, judge
+from josrc.verdicts.rule import judge
 
 RECIPE = "augmented"
 OURS, THEIRS = AUDIT_SIDES

@@ -10,12 +10,17 @@ import typer
 Data = Annotated[
     str,
     typer.Argument(
-        help="digits-o, cifar100n-c, cifar80n-o, clothing1m, food101n, or a path: a folder of "
-        "class folders, a manifest (csv, tsv, jsonl, parquet). hf:NAME is a Hugging Face data set."
+        help="digits-o, cifar100n-c, cifar80n-o, cifar10n, cifar100n, clothing1m, food101n, or a "
+        "path: a folder of class folders, a manifest (csv, tsv, jsonl, parquet). hf:NAME is a "
+        "Hugging Face data set."
     ),
 ]
 Noise = Annotated[
-    str | None, typer.Option(help="symmetric, asymmetric, block, superclass or none.")
+    str | None,
+    typer.Option(
+        help="symmetric, asymmetric, block, superclass, instance or none; people's labels: "
+        "aggregate, random1, random2, random3, worst (cifar10n), human (cifar100n)."
+    ),
 ]
 Rate = Annotated[float | None, typer.Option(help="Share of wrong labels, 0 to 1.")]
 NoiseSeed = Annotated[int | None, typer.Option(help="Seed of the noise draw; 0, as published.")]

@@ -70,6 +70,15 @@ def train(
     val: Annotated[
         float | None, typer.Option(help="Own images: hold out this share of each class.")
     ] = None,
+    plant: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=0.1,
+            help="Make this share of labels wrong in training, to measure the verdicts by; own "
+            "images: 0.03 or more, others: 0.",
+        ),
+    ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     allow_outside: MayBeOutside = False,
@@ -124,6 +133,7 @@ def train(
         data_root=data_root,
         test=test,
         val=val,
+        plant=plant,
         path_column=path_column,
         label_column=label_column,
         allow_outside=allow_outside or None,  # without the flag as configured

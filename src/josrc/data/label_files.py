@@ -91,7 +91,9 @@ def read_label_file(
     with readable(path, "can't be read as labels", UNREADABLE):
         values, file_true = readers[suffix](path, class_names)
     length = samples if true is None else len(true)
-    given = _checked(path, values, len(values) if length is None else length, len(class_names))
+    given = checked_labels(
+        path, values, len(values) if length is None else length, len(class_names)
+    )
     if true is not None and file_true is not None and not np.array_equal(file_true, true):
         raise UserError(f"{path} was made for other data: its true labels differ from this data's.")
     return given
@@ -153,7 +155,8 @@ def _check_order(lines: list[tuple[int, list[str]]], header: list[str]) -> None:
             )
 
 
-def _checked(path: Path, values: Any, length: int, classes: int) -> Labels:
+def checked_labels(path: Path, values: Any, length: int, classes: int) -> Labels:
+    """Values of a file as labels, if there are so many and each names one of the classes."""
     if values.ndim != 1:
         raise UserError(f"{path}: labels must be one vector, not an array of shape {values.shape}.")
     if len(values) != length:

@@ -101,7 +101,7 @@ class Loader:
                 f"batch_size={batch_size} does not hold whole groups of group_size="
                 f"{needs.group_size} samples. Choose a multiple of {needs.group_size}."
             )
-        self.label = torch.from_numpy(source.given).to(device)
+        self.label = torch.tensor(source.given, device=device)  # not shared: it may be changed
         self.view, self.needs, self.batch_size = view, needs, batch_size
         self.normalise = normalise
         samples = min(len(source), epoch_samples or len(source))
@@ -152,6 +152,11 @@ class Loader:
         A plan may have been drawn by the old labels.
         """
         self.label.copy_(torch.from_numpy(source.given))
+        self.plan = None, *self.plan[1:]
+
+    def relabel(self, index: Tensor, label: Tensor) -> None:
+        """Train some samples with other labels from now on; a plan may follow from labels."""
+        self.label[index] = label
         self.plan = None, *self.plan[1:]
 
     def sizes(self, position: int = 0) -> list[int]:

@@ -79,6 +79,11 @@ def prepare_source(
     if resident is None:
         needed = sum(math.prod(images.shape) for images, _ in parts.values())
         resident = needed <= min(MOST_RESIDENT, RESIDENT_SHARE * free_memory)
+    if config.data.noise == "instance" and not resident:
+        raise UserError(
+            "Noise 'instance' looks at the pixels of all images, and these stay in their files. "
+            "Keep them in memory (data.resident=true), or choose another noise."
+        )
     kept: Kept = dict(parts)
     skipped, duplicates = source.skipped or (), source.duplicates
     if known is None or resident:

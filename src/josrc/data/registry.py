@@ -1,7 +1,7 @@
 """The data sets that josrc knows by name, and what sort of data any other name stands for.
 
 A data set is a file in ``datasets/`` with two functions, ``open_source(config)`` and
-``check(root, console)``, and a line here.
+``check(config, console)``, and a line here.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Dataset:
         source: Source = self._imported().open_source(config)
         return source
 
-    def check(self, root: Path | None, console: Any) -> Iterator[str]:
+    def check(self, config: DataConfig, console: Any) -> Iterator[str]:
         """For ``josrc doctor``: lines on what is there; what is wrong is an error."""
-        lines: Iterator[str] = self._imported().check(root, console)
+        lines: Iterator[str] = self._imported().check(config, console)
         return lines
 
     def _imported(self) -> Any:
@@ -51,6 +51,8 @@ DATASETS = {
     "digits-o": Dataset(DataKind.BUILTIN, "digits"),
     "cifar100n-c": Dataset(DataKind.BUILTIN, "cifar"),
     "cifar80n-o": Dataset(DataKind.BUILTIN, "cifar"),
+    "cifar10n": Dataset(DataKind.BUILTIN, "cifar_n"),
+    "cifar100n": Dataset(DataKind.BUILTIN, "cifar_n"),
     "clothing1m": Dataset(DataKind.PUBLISHED, "clothing1m"),
     "food101n": Dataset(DataKind.PUBLISHED, "food101n"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc.config import DataConfig, DataKind
+from josrc.config import PEOPLE, DataConfig, DataKind
 from josrc.data.duplicates import Duplicate, Duplicates
 from josrc.data.images import Images, ImageSpec
 from josrc.data.label_files import check_ids, read_label_file, read_truth
-from josrc.data.noise import Labels, draw_labels, groups_of, transition_matrix
+from josrc.data.noise import Labels, draw_by_image, draw_labels, groups_of, transition_matrix
 from josrc.data.packed_strings import Index, LazyStrings, PackedStrings
 
 Triple = tuple[float, ...]
@@ -40,6 +40,7 @@ class Source:
         val: samples held out of training, with labels as doubtful as the others; where they are
             right for sure its ``true`` says so.
         superclass: superclass of every class, where the data has any.
+        people: gives the labels of a kind of noise that people made; none where they made none.
         verified: 1 where people checked the given label and found it right, 0 where wrong, -1 where
             nobody looked, ``(N,)``; none where nobody looked at all.
         verified_held: the same of labels that methods must not learn from, to score them with.
@@ -63,6 +64,7 @@ class Source:
     test_labels: Labels | None = None
     val: Source | None = None
     superclass: list[int] | None = None
+    people: Callable[[str], Labels] | None = None
     verified: NDArray[np.int8] | None = None
     verified_held: NDArray[np.int8] | None = None
     crop: int | None = None
@@ -128,6 +130,7 @@ class Source:
             images=self.images.take(index),
             given=self.given[index],
             true=some(self.true),
+            people=None,  # its labels are those of all samples
             verified=some(self.verified),
             verified_held=some(self.verified_held),
             sample_ids=ids,
@@ -161,7 +164,7 @@ class Source:
 
 
 def with_noise(source: Source, config: DataConfig) -> Source:
-    """``source`` with labels from the noise file, or drawn as the configuration says.
+    """``source`` with labels from the noise file, from people, or drawn.
 
     Where the truth is unknown it stays so, unless noise is added on purpose, which takes the
     labels that were there for the truth, or the noise file says what it is.
@@ -176,10 +179,20 @@ def with_noise(source: Source, config: DataConfig) -> Source:
     if source.true is None and config.noise == "none":
         return source
     true = source.given if source.true is None else source.true
+    return _relabelled(source, _noisy_labels(source, true, config), true)
+
+
+def _noisy_labels(source: Source, true: Labels, config: DataConfig) -> Labels:
+    """Labels with the noise of the configuration."""
+    if config.noise in PEOPLE:
+        assert source.people is not None
+        return source.people(config.noise)
+    if config.noise == "instance":
+        return draw_by_image(source.images, true, config.rate, source.closed, config.noise_seed)
     matrix = transition_matrix(
         config.noise, config.rate, len(source.class_names), source.closed, source.superclass
     )
-    return _relabelled(source, draw_labels(true, matrix, config.noise_seed), true)
+    return draw_labels(true, matrix, config.noise_seed)
 
 
 def _relabelled(source: Source, given: Labels, true: Labels | None) -> Source:

@@ -67,6 +67,12 @@ class Ledger:
         self.fields = dict(zip(MEANS, self.means.unbind(1), strict=True))
         self.fields |= dict(zip(COUNTS, self.counts.unbind(1), strict=True))
 
+    def clear(self) -> None:
+        """Forget everything, in place."""
+        fresh = Ledger(len(self.means), self.means.device)
+        self.means.copy_(fresh.means)
+        self.counts.copy_(fresh.counts)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The findings in main memory."""
         return {name: field.cpu().numpy() for name, field in self.fields.items()}

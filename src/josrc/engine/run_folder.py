@@ -17,17 +17,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from josrc._io import PARTIAL, read_json, readable, with_path, write_csv, write_text
+from josrc._io import PARTIAL, atomic_write, read_json, readable, with_path, write_csv, write_text
 from josrc._version import __version__
-from josrc.config import HUB, RunConfig
+from josrc.config import HUB, PEOPLE, RunConfig
 from josrc.data.label_files import write_noise_file
 from josrc.data.source import Source
 from josrc.distributed import world
 from josrc.engine.device import device_name
 from josrc.engine.metrics import METRIC_COLUMNS, Row
+from josrc.engine.planting import Planted
 from josrc.errors import FolderInUseError, UserError
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
@@ -36,6 +38,8 @@ OWN_NAMES = {
     "environment.json",
     "noise.npz",
     "samples.npz",
+    "planted.npz",
+    "evidence.npz",
     "skipped.csv",
     "metrics.csv",
     "summary.json",
@@ -68,6 +72,8 @@ class RunFolder:
         self.config = path / "config.yaml"
         self.noise = path / "noise.npz"
         self.samples = path / "samples.npz"
+        self.planted = path / "planted.npz"
+        self.evidence = path / "evidence.npz"
         self.skipped = path / "skipped.csv"
         self.metrics = path / "metrics.csv"
         self.summary = path / "summary.json"
@@ -84,6 +90,12 @@ class RunFolder:
         if source.skipped is not None:
             self.write_skipped(source.skipped)
         write_text(self.config, config.to_yaml())
+
+    def keep_planted(self, planted: Planted) -> None:
+        """Write which errors were planted, unless it is known already."""
+        if not self.planted.is_file():
+            with atomic_write(self.planted) as partial, partial.open("wb") as file:
+                np.savez(file, index=planted.index.cpu().numpy(), label=planted.label.cpu().numpy())
 
     def write_skipped(self, skipped: Sequence[tuple[str, str]]) -> None:
         """Write which files gave no image, and why."""
@@ -202,7 +214,8 @@ def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunF
 def run_name(config: RunConfig) -> str:
     """``cifar80n-o-symmetric-0.2-josrc-seed0``."""
     data = config.data
-    noise = data.noise_file.stem if data.noise_file else f"{data.noise}-{data.rate:g}"
+    drawn = data.noise if data.noise in PEOPLE else f"{data.noise}-{data.rate:g}"
+    noise = data.noise_file.stem if data.noise_file else drawn
     # Of a path its last part, of a name on the hub the part behind the slash.
     inside = Path(data.name).name != data.name
     name = Path(os.path.normpath(data.name.removeprefix(HUB))).stem if inside else data.name

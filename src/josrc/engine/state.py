@@ -23,9 +23,11 @@ from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, right_answers
 from josrc.engine.optimizer import create_optimizer, parameters_of, set_optimizer
 from josrc.engine.parallel import average_statistics, in_parallel, with_statistics
+from josrc.engine.planting import Likeness, Planted, draw_errors, planting_epoch
 from josrc.methods import Method, StepResult, get_method
 from josrc.methods._survey import Survey
 from josrc.models import create_model, mean_probabilities
+from josrc.models.factory import Classifier
 
 Tester = Callable[[nn.Module, EvaluationSet, Tensor], Tensor]
 
@@ -41,6 +43,7 @@ class TrainState:
         scalars: the schedule's values for this epoch, as tensors the step reads.
         loss_sum: sum of the losses of this epoch's samples.
         tester: counts the right answers of a network.
+        planted: errors that were put into the labels on purpose.
         surveyed: for how many epochs the method has looked at the whole training set.
         step_name: which function of the method is the step of this epoch.
         parallel: the method's step with gradients averaged over processes, where there are several.
@@ -100,6 +103,7 @@ class TrainState:
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
         self.surveyed = torch.zeros((), dtype=torch.long)
+        self.planted = Planted(config.plant, source.given, device)
         self.own = torch.zeros(len(source), dtype=torch.bool, device=device)
         self.parallel = None if distributed.world() == 1 else in_parallel(self.method, device)
         self.tester: Tester = right_answers
@@ -113,6 +117,8 @@ class TrainState:
 
     def begin_epoch(self, config: RunConfig, epoch: int, position: int = 0) -> Row:
         """Set schedule, optimizer and data for an epoch; returns what was set."""
+        if epoch == planting_epoch(config.epochs):
+            self._plant(config.seed)
         schedule = self.method.schedule(epoch, config.epochs)
         for name, value in schedule.items():
             self.scalars[name].fill_(value)
@@ -132,12 +138,50 @@ class TrainState:
         if int(self.surveyed) > epoch:
             return
         seed = seed * 1_000_003 + epoch
-        survey = Survey(self.loader, self._autocast, seed, self._reset_optimizer)
+        survey = self.survey(seed)
         self.method.before_epoch(epoch, survey)
         if type(self.method).before_epoch is not Method.before_epoch:
             # Computed alike by all; to the last bit only if they take it from one of them.
             distributed.copy_from_main(self.method.state_dict().values())
         self.surveyed.fill_(epoch + 1)
+
+    @torch.no_grad()
+    def _plant(self, seed: int) -> None:
+        """Plant errors, unless it was done before the run was stopped, or none are wanted.
+
+        The ledger begins anew: what it knew was found out with other labels.
+        """
+        planted = self.planted
+        if planted.there or not len(planted):
+            return
+        survey = self.survey(seed)
+        logits = sum(survey.logits(network).softmax(dim=1) for network in self.trusted)
+        assert isinstance(logits, Tensor)
+        likeness = Likeness.of(logits / len(self.trusted), self.loader.label)
+        given, classes = self.loader.label.cpu().numpy(), logits.shape[1]
+        drawn = distributed.broadcast(
+            lambda: draw_errors(likeness, given, classes, len(planted), seed)
+        )
+        planted.set(*(torch.from_numpy(values) for values in drawn))
+        self.loader.relabel(planted.index, planted.label)
+        self.method.relabel(planted.index, planted.label)
+        self.ledger.clear()
+
+    @property
+    def trusted(self) -> list[nn.Module]:
+        """The networks whose answers count beyond training: the teacher, or those tested."""
+        teacher = self.method.teacher
+        return list(self.method.tested) if teacher is None else [teacher]
+
+    @property
+    def classifiers(self) -> list[Classifier]:
+        """Those of them, or inside of them, that have features."""
+        parts = (part for network in self.trusted for part in network.modules())
+        return [part for part in parts if isinstance(part, Classifier)]
+
+    def survey(self, seed: int) -> Survey:
+        """A look at the whole training set."""
+        return Survey(self.loader, self._autocast, seed, self._reset_optimizer)
 
     def _reset_optimizer(self) -> None:
         for state in self.optimizer.state.values():
@@ -154,6 +198,8 @@ class TrainState:
             else:
                 found = getattr(self.method, self.step_name)(batch, self.scalars)
         self.ledger.record(batch.index, batch.label, found)
+        if len(self.planted):
+            self.planted.record(batch.index, found.mean_probabilities)
         if self.parallel and (distributed.is_divided() or distributed.is_main()):
             self.own[batch.index] = True
         self.loss_sum += found.loss.detach() * size
@@ -184,6 +230,8 @@ class TrainState:
             return
         average_statistics(self.method)
         self.ledger.merge(self.own)
+        if self.planted.there:
+            distributed.merge_rows(self.planted.seen, self.own[self.planted.index])
         for name, memory in self.method.named_buffers():
             if name in self.method.memory and len(self.own) in memory.shape:
                 distributed.merge_rows(memory, self.own, memory.shape.index(len(self.own)))
@@ -223,11 +271,20 @@ class TrainState:
         """What the teacher, or the tested networks, say of held-out images, ``(held, classes)``."""
         if self.val_set is None:
             return None
-        teacher = self.method.teacher
-        networks = self.method.tested if teacher is None else [teacher]
         self.method.eval()
         with self._autocast():
-            found = [mean_probabilities(networks, images) for images in self.val_set]
+            found = [mean_probabilities(self.trusted, images) for images in self.val_set]
+        self.method.train()
+        return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
+
+    @torch.no_grad()
+    def held_out_features(self, network: Classifier) -> Tensor | None:
+        """What the head of a network sees of held-out images, ``(held, features)``."""
+        if self.val_set is None:
+            return None
+        self.method.eval()
+        with self._autocast():
+            found = [network.backbone(images).float() for images in self.val_set]
         self.method.train()
         return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
 
@@ -258,7 +315,7 @@ class TrainState:
         found |= {f"ledger.{key}": value for key, value in self.ledger.fields.items()}
         found["loss_sum"] = self.loss_sum
         found["surveyed"] = self.surveyed
-        return found
+        return found | self.planted.tensors()
 
     @torch.no_grad()
     def load(self, values: dict[str, Tensor]) -> None:
@@ -271,6 +328,9 @@ class TrainState:
             if value.shape != values[key].shape:
                 raise ValueError(f"the state does not belong to this run: shape of {key}")
             value.copy_(values[key])
+        if self.planted.there:
+            self.planted.set(self.planted.index, self.planted.label)
+            self.loader.relabel(self.planted.index, self.planted.label)
 
     @torch.no_grad()
     def restart(self, config: RunConfig, source: Source) -> None:
@@ -283,6 +343,8 @@ class TrainState:
         state |= {f"method.{key}": value for key, value in fresh.items()}
         unwritten = Ledger(len(source), self.device).fields
         state |= {f"ledger.{key}": value for key, value in unwritten.items()}
+        self.planted = Planted(config.plant, source.given, self.device)
+        state |= self.planted.tensors()
         self.load(state)
         self.loader.refill(source)
         self.truth = Truth(source, self.device)

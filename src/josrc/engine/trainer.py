@@ -134,6 +134,8 @@ class Trainer:
     def _train_epoch(self) -> None:
         begun = time.monotonic()
         row = self.state.begin_epoch(self.config, self.epoch, self.position)
+        if self.state.planted.there and distributed.is_main():
+            self.folder.keep_planted(self.state.planted)
         for size in self.state.loader.sizes(self.position):
             if self.stop.granted():
                 self._interrupt(time.monotonic() - begun)
@@ -284,6 +286,7 @@ class Trainer:
         """A run goes on only with the settings it began with."""
         own = self.config.identity()
         fixed = {f"method.{key}": value for key, value in self.config.method.retired.items()}
+        fixed["plant"] = 0.0  # of runs that know nothing of it
         for key in sorted(own.keys() | saved.keys()):
             ours, theirs = (fixed | own).get(key), (fixed | saved).get(key)
             if ours != theirs:

@@ -43,9 +43,9 @@ class Survey:
         self.seed, self.reset_optimizer = seed, reset_optimizer
         self._loader, self._autocast = loader, autocast
 
-    def logits(self, network: nn.Module) -> Tensor:
-        """Logits of every sample in float32, ``(N, classes)``."""
-        return self._over(network, network)
+    def logits(self, network: nn.Module, index: Tensor | None = None) -> Tensor:
+        """Logits of every sample, or of some, in float32, ``(N, classes)``."""
+        return self._over(network, network, index)
 
     def features(self, network: nn.Module) -> Tensor:
         """What the head of a network sees of every sample, in float32, ``(N, features)``."""

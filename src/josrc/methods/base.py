@@ -123,6 +123,12 @@ class Method(nn.Module):
         """
         return self.step
 
+    def relabel(self, index: Tensor, label: Tensor) -> None:
+        """Samples ``index`` are trained with another ``label`` now: forget the one before.
+
+        For methods that keep labels of their own; a batch has the new ones by itself.
+        """
+
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Look at the whole training set before a zero-based epoch, and change buffers in place.
 

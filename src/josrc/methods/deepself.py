@@ -58,6 +58,11 @@ class DeepSelf(Method):
         self.remember("corrected", torch.from_numpy(source.given).clone())
         self.remember("likelihood", torch.ones(len(source)))
 
+    def relabel(self, index: Tensor, label: Tensor) -> None:
+        """A label that is changed from outside is taken for right until the next look."""
+        self.corrected[index] = label
+        self.likelihood[index] = 1.0
+
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Corrected labels count after the warm-up."""
         return {"alpha": self.settings.alpha * float(epoch >= self.settings.warm_up)}

@@ -69,6 +69,10 @@ class JointOptim(Method):
         shape = (self.settings.history_epochs, *given.shape)
         self.remember("history", torch.zeros(shape, dtype=torch.float16))
 
+    def relabel(self, index: Tensor, label: Tensor) -> None:
+        """A label that is changed from outside is what the sample begins with again."""
+        self.soft_label[index] = F.one_hot(label, self.soft_label.shape[1]).float()
+
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Where this epoch's predictions go, and whether the regularisers of step 1 count."""
         s = self.settings

@@ -55,6 +55,11 @@ class Pencil(Method):
         given = F.one_hot(torch.from_numpy(source.given), source.closed).float()
         self.remember("label_logits", given * self.settings.certainty)
 
+    def relabel(self, index: Tensor, label: Tensor) -> None:
+        """A label that is changed from outside begins as nearly certain as all did."""
+        fresh = F.one_hot(label, self.label_logits.shape[1]).to(self.label_logits.dtype)
+        self.label_logits[index] = fresh * self.settings.certainty
+
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
         """Which stage it is."""
         s = self.settings

@@ -138,7 +138,7 @@ def _corrected(
     location: Callable[[int], str],
 ) -> Iterator[CorrectedSample]:
     lines = chain.from_iterable(frame.itertuples() for frame in read_verdicts(verdicts))
-    for row, sample_id, _, given, verdict, suggested, _, _, confidence, _ in lines:
+    for row, sample_id, _, given, verdict, suggested, _, _, confidence, _, _ in lines:
         if row in gone:
             tally.counts[GONE] += 1
             continue

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
-from josrc.review.index import borderline_places, folded, indexed, origin_of, version_of
+from josrc.review.index import IN_DOUBT, folded, indexed, origin_of, version_of
 from josrc.verdicts.table import VERDICT_TITLES
 
 Action = Literal["accept", "keep", "label", "remove"]
@@ -75,7 +75,7 @@ class Filter:
         """For a WHERE."""
         found: list[tuple[str, list[Any]]] = [("1", [])]
         if self.verdict == "borderline":
-            found.append(("place BETWEEN ? AND ? AND confidence > 0", list(borderline_places())))
+            found.append((IN_DOUBT, []))
         elif self.verdict == "flagged":
             found.append(("verdict != ?", [VERDICT_TITLES[CLEAN]]))
         elif self.verdict and not self.drawn:

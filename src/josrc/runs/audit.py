@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from josrc._io import readable
+from josrc.data.source import Source
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
@@ -18,6 +21,8 @@ from josrc.runs.data import has_untrusted_labels
 from josrc.runs.resolve import load_run_config
 from josrc.runs.run import Run
 from josrc.runs.snapshot import OpenRun, open_run
+from josrc.verdicts.evidence import Evidence
+from josrc.verdicts.features import label_probabilities
 from josrc.verdicts.judge_run import read_ledger, write_audit
 from josrc.verdicts.report.page import NoPicturesError, write_report
 
@@ -26,6 +31,55 @@ NOT_THERE = "What is gone has no picture, and of what is new the run knows nothi
 
 def silent(text: str) -> None:
     """Nobody is there to be told."""
+
+
+def gather_evidence(state: TrainState, source: Source) -> Evidence:
+    """What the final networks say of the labels, by their features; and of planted errors.
+
+    Of several processes each looks at a part of the images, and all get the whole.
+    """
+    survey, trained = state.survey(0), state.loader.label
+    own = torch.from_numpy(source.given).to(state.device)
+    asked = torch.stack([trained, own], dim=1)
+    found, held = [], []
+    for network in state.classifiers:
+        of_held = state.held_out_features(network)
+        labels = None if source.val is None else torch.from_numpy(source.val.given).to(own.device)
+        known = None if of_held is None or labels is None else (of_held, labels)
+        features = survey.features(network)
+        answers, others = label_probabilities(features, trained, asked, source.closed, known)
+        found.append(answers)
+        if others is not None:
+            held.append(others)
+    probability = torch.stack(found).mean(dim=0).cpu().numpy()
+    evidence = Evidence(
+        features=probability[:, 0],
+        held=torch.stack(held).mean(dim=0).cpu().numpy() if held else None,
+    )
+    planted = state.planted
+    if not planted.there:
+        return evidence
+    rows, (total, visits) = planted.index.cpu().numpy(), planted.seen.cpu().numpy().T
+    with torch.no_grad():
+        seen = [survey.logits(network, planted.index).softmax(dim=1) for network in state.trusted]
+    return replace(
+        evidence,
+        planted=rows,
+        planted_labels=planted.label.cpu().numpy(),
+        own_support=total / np.maximum(visits, 1),
+        own=torch.stack(seen).mean(dim=0).cpu().numpy(),
+        own_features=probability[rows, 1],
+    )
+
+
+def read_evidence(folder: RunFolder) -> Evidence | None:
+    """What is known beside the ledger of a run that has ended; of one that has not, the errors."""
+    if folder.evidence.is_file():
+        return Evidence.read(folder.evidence)
+    if not folder.planted.is_file():
+        return None
+    with readable(folder.planted), np.load(folder.planted, allow_pickle=False) as file:
+        return Evidence(planted=file["index"], planted_labels=file["label"])
 
 
 def held_out_answers(state: TrainState) -> NDArray[Any] | None:
@@ -73,7 +127,9 @@ def audit(
         _tell(opened, tell)
         # Verdicts need no pixels, but those on held-out images do.
         held_out = _answers(opened) if has_untrusted_labels(opened.source.val) else None
-        summary = write_audit(folder.audit, ledger, opened.source, held_out, noise_rate, ood_rate)
+        evidence, source = read_evidence(folder), opened.source
+        rates = (noise_rate, ood_rate)
+        summary = write_audit(folder.audit, ledger, source, evidence, held_out, *rates)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
             try:
                 write_report(folder, opened.config, opened.source)

@@ -9,10 +9,12 @@ import torch
 from josrc.config import OWN_IMAGES, ModelConfig
 from josrc.data.decode import UnreadableImageError
 from josrc.data.source import Source
+from josrc.engine.planting import planted_count
 from josrc.losses import smooth_labels
 from josrc.models.factory import expected_images
 from josrc.runs.resolve import Values
 from josrc.selection import clean_likelihood
+from josrc.verdicts.calibration import MIN_PLANTED
 
 # P_clean of an undecided prediction with the paper's smoothing of 0.6 and 100 classes.
 UNDECIDED = 0.795
@@ -31,6 +33,7 @@ def sized_values(source: Source, model: ModelConfig) -> Values:
         # are, by an eighth.
         "views": {"pad": min(source.size) // 8 if source.images.in_memory else 0},
         "epochs": epochs,
+        "plant": planted_for(samples),
         "batch_size": batch_size_for(samples, size),
         # Adam's usual rate; a tenth where there is something learned to lose.
         "optimizer": {"lr": 1e-4 if learned else 1e-3},
@@ -58,6 +61,15 @@ def epochs_for(samples: int, learned: bool) -> int:
     if learned:
         return min(40, max(10, round(500_000 / samples)))
     return min(100, max(20, round(5_000_000 / samples)))
+
+
+def planted_for(samples: int) -> float:
+    """Three percent; more of a small set, as fewer than 150 errors say little, but a tenth at most.
+
+    Below twenty there is nothing to learn from them, and none are planted.
+    """
+    share = min(0.1, max(0.03, 150 / samples))
+    return share if planted_count(share, samples) >= MIN_PLANTED else 0.0
 
 
 def batch_size_for(samples: int, size: int) -> int:

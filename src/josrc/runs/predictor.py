@@ -26,7 +26,7 @@ from josrc.engine.device import choose_device
 from josrc.engine.state import create_method
 from josrc.errors import UserError
 from josrc.models import mean_probabilities
-from josrc.verdicts.rule import doubt_of
+from josrc.verdicts.findings import doubt_of
 
 # Red, green and blue in grey, as Pillow weighs them.
 LUMA = (0.299, 0.587, 0.114)

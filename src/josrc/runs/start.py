@@ -24,7 +24,7 @@ from josrc.engine.listeners.progress import SlowRunHint, TimeEstimate, create_pr
 from josrc.engine.run_folder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
-from josrc.runs.audit import held_out_answers, report
+from josrc.runs.audit import gather_evidence, held_out_answers, report
 from josrc.runs.auto import sized_values
 from josrc.runs.data import (
     create_checked_method,
@@ -67,6 +67,7 @@ OPTIONS = {
     "allow_outside": "data.allow_outside",
     "allow_skipped": "data.allow_skipped",
     "workers": "data.workers",
+    "plant": "plant",
     "log": "log",
 }
 
@@ -285,8 +286,10 @@ def complete(trainer: Trainer) -> Run:
 
     def finish(summary: dict[str, Any]) -> None:
         held_out = held_out_answers(state) if has_untrusted_labels(trainer.source.val) else None
+        evidence = gather_evidence(state, trainer.source)
         if distributed.is_main():
-            write_audit(folder.audit, state.ledger.arrays(), trainer.source, held_out)
+            evidence.write(folder.evidence)
+            write_audit(folder.audit, state.ledger.arrays(), trainer.source, evidence, held_out)
             with suppress(NoPicturesError):  # they went away meanwhile: verdicts need none
                 write_report(folder, trainer.config, trainer.source, summary)
 

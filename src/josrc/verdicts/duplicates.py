@@ -11,7 +11,7 @@ from typing import Any
 from josrc._console import clipped
 from josrc._io import readable, write_csv
 from josrc.data.duplicates import PARTS, Duplicate, tally
-from josrc.verdicts.rule import Vector
+from josrc.verdicts.findings import Vector
 from josrc.verdicts.table import VERDICT_TITLES
 
 DUPLICATES = "duplicates.csv"

@@ -11,18 +11,14 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from josrc._console import clipped
+from josrc.data.noise import CLEAN, Labels
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS
 from josrc.errors import UserError, reason
 from josrc.verdicts.duplicates import DUPLICATES, judge_duplicates
-from josrc.verdicts.reasons import held_out_reasons
-from josrc.verdicts.rule import (
-    Findings,
-    held_out_findings,
-    judge,
-    judge_held_out,
-    least_noise_rate,
-)
+from josrc.verdicts.evidence import Evidence
+from josrc.verdicts.findings import Findings, held_out_findings
+from josrc.verdicts.rule import Verdicts, judge, judge_held_out, least_noise_rate
 from josrc.verdicts.table import AuditPart, summarise, write_summary, write_verdicts
 
 PREFIX = "ledger."
@@ -30,6 +26,8 @@ PREFIX = "ledger."
 ODD_SAMPLES, ODD_RATE, ODD_RATIO = 10, 0.5, 2
 # Verdicts after fewer epochs come with a warning.
 ENOUGH = 10
+# Accused labels of so small a share are what chance leaves of a clean set.
+NOTHING = 0.003
 # Estimates of the noise that differ by more are told both.
 WIDE = 0.1
 
@@ -55,6 +53,7 @@ def write_audit(
     folder: Path,
     ledger: Mapping[str, NDArray[Any]],
     source: Source,
+    evidence: Evidence | None = None,
     held_out: NDArray[Any] | None = None,
     noise_rate: float | None = None,
     ood_rate: float | None = None,
@@ -67,6 +66,7 @@ def write_audit(
         folder: where they go.
         ledger: what training found out.
         source: what it was trained on.
+        evidence: what was found out beside training.
         held_out: what the final network says of the held-out images, ``(held, classes)``; NaN of
             those that are gone.
         noise_rate: share of wrong labels, where it is known.
@@ -77,24 +77,71 @@ def write_audit(
             f"The checkpoint knows {len(ledger['visits']):,} samples, but the data has "
             f"{len(source):,}: it was made with other data."
         )
-    findings = Findings.of(ledger)
-    verdicts = judge(findings, source.given, noise_rate, ood_rate)
+    evidence = Evidence() if evidence is None else evidence
+    planted = evidence.planted
+    findings = Findings.of(ledger, evidence.features)
+    own_labels = None if planted is None else source.given[planted]
+    labels = evidence.trained(source.given)
+    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, own_labels)
     least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
+    summary = _measured(verdicts, planted, noise_rate)
+    if planted is not None:
+        # Their own labels were kept out of training: they are judged like held-out ones.
+        own = evidence.own_findings(source.given, source.closed)
+        judged = judge_held_out(own, source.given[planted], verdicts.reference)
+        findings, verdicts = findings.replaced(planted, own), verdicts.replaced(planted, judged)
     parts = [AuditPart(verdicts, findings, source.given, source.ids, source.paths)]
     if source.val is not None and held_out is not None:
         val = source.val
-        findings = held_out_findings(held_out, val.given)
+        findings = held_out_findings(held_out, val.given, evidence.held)
         verdicts = judge_held_out(findings, val.given, verdicts.reference)
-        parts.append(AuditPart(verdicts, findings, val.given, val.ids, val.paths, held_out_reasons))
+        parts.append(AuditPart(verdicts, findings, val.given, val.ids, val.paths))
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     groups = np.concatenate([part.verdicts.group for part in parts])
     judge_duplicates(folder / DUPLICATES, groups)
-    summary = summarise(parts, source.closed_names)
-    summary["noise_rate_low"] = min(least, summary["noise_rate"])
+    summary = summarise(parts, source.closed_names) | summary
+    if "noise_rate_low" not in summary:
+        summary["noise_rate_low"] = min(least, summary["noise_rate"])
+        summary["noise_rate_high"] = summary["noise_rate"]
     summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate
     summary["visits"] = int(ledger["visits"].max())
     write_summary(folder / "summary.json", summary)
     return summary
+
+
+def _measured(
+    verdicts: Verdicts, planted: Labels | None, noise_rate: float | None
+) -> dict[str, Any]:
+    """What planted errors say of the verdicts on all others; nothing where there are too few.
+
+    An error counts as found if its label would be accused in the data as it was trained on, planted
+    errors included.
+    """
+    calibration = verdicts.reference.calibration
+    if calibration is None or planted is None:
+        return {"planted": None, "estimated_precision": None, "estimated_recall": None}
+    others = np.ones(len(verdicts.group), dtype=bool)
+    others[planted] = False
+    accused = others & (verdicts.group != CLEAN)
+    wrong = 1 - verdicts.p_clean
+    share = len(planted) / len(others)
+    found = calibration.p_wrong(verdicts.score[planted], share) >= 0.5
+    anyhow, alike = np.split(found, 2)
+    rates = {
+        "noise_rate": calibration.rate,
+        "noise_rate_low": calibration.low,
+        "noise_rate_high": calibration.high,
+    }
+    return (rates if noise_rate is None else {}) | {
+        "planted": {
+            "count": len(planted),
+            "found": int(anyhow.sum() + alike.sum()),
+            "any": {"count": len(anyhow), "found": int(anyhow.sum())},
+            "look_alike": {"count": len(alike), "found": int(alike.sum())},
+        },
+        "estimated_precision": float(wrong[accused].mean()) if accused.any() else None,
+        "estimated_recall": float(wrong[accused].sum() / max(wrong[others].sum(), 1e-9)),
+    }
 
 
 def odd_class(summary: Mapping[str, Any]) -> str | None:
@@ -129,6 +176,8 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     if seen < ENOUGH:
         times = "once" if seen == 1 else f"{seen} times"
         found += f"\nTrain longer before you trust them: each image was seen {times}."
+    if summary.get("planted"):
+        return f"{found}\n{how_sure(summary)}"
     if span is None:
         return found
     return (
@@ -137,8 +186,36 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     )
 
 
+def how_sure(summary: Mapping[str, Any]) -> str:
+    """What planted errors say of the verdicts, in two or three sentences."""
+    planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
+    shares = [
+        f"{100 * planted[sort]['found'] / max(planted[sort]['count'], 1):.0f} % of {title}"
+        for sort, title in (("any", "those of any sort"), ("look_alike", "those that look alike"))
+    ]
+    said = f"Of {planted['count']:,} errors that were planted, {' and '.join(shares)} were found."
+    if nothing_stands_out(summary):
+        return f"No wrong labels stand out. {said}"
+    low, high = (100 * summary[f"noise_rate_{end}"] for end in ("low", "high"))
+    rate = f"An estimated {100 * summary['noise_rate']:.1f} % of the labels are wrong"
+    span = "" if summary["known_noise_rate"] is not None else f" ({low:.1f} to {high:.1f})"
+    precision = summary["estimated_precision"]
+    right = (
+        f", and of the {accused:,} that are accused {100 * precision:.0f} %" if precision else ""
+    )
+    return f"{rate}{span}{right}. {said}"
+
+
+def nothing_stands_out(summary: Mapping[str, Any]) -> bool:
+    """Whether hardly a label is accused, and planted errors say that it may be so."""
+    accused = 1 - summary["counts"]["clean"] / max(summary["samples"], 1)
+    return bool(summary.get("planted")) and accused <= NOTHING
+
+
 def noise_span(summary: Mapping[str, Any]) -> tuple[float, float] | None:
     """Least and highest estimate of the share of wrong labels, if they lie well apart."""
+    if summary.get("planted"):
+        return summary["noise_rate_low"], summary["noise_rate_high"]
     high = summary["noise_rate"]
     low = summary.get("noise_rate_low", high)
     return (low, high) if high - low > WIDE else None

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from josrc.data.noise import CLEAN, ID, Labels
-from josrc.verdicts.rule import Findings, Vector, Verdicts
+from josrc.verdicts.findings import Findings, Vector
+from josrc.verdicts.rule import Verdicts
 
 # From so many visits on, the running shares are about the last ten epochs.
 WINDOW = 10
+# Why training has not seen a label: it was held out, or an error was planted in its place.
+KEPT_OUT = ("", "Held out of training", "Trained with a planted error in place of its label")
 # How often, by percent.
 LOOKS = ["none", *(f"{percent} % of its looks" for percent in range(1, 100)), "all of its looks"]
 
@@ -18,7 +21,16 @@ LOOKS = ["none", *(f"{percent} % of its looks" for percent in range(1, 100)), "a
 def reasons(
     verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
 ) -> Iterator[str]:
-    """A sentence a sample."""
+    """A sentence for each sample."""
+    kinds = (_trained(verdicts, findings, given, names), _held(verdicts, findings, given, names))
+    for held, sentences in zip(findings.held.tolist(), zip(*kinds, strict=True), strict=True):
+        yield sentences[held > 0]
+
+
+def _trained(
+    verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
+) -> Iterator[str]:
+    """Of samples that were trained on with the label that is judged."""
     # Every part that repeats is made once: a million sentences are then a matter of seconds.
     labels = [f'"{name}", the given label, in ' for name in names]
     rivals = [*(f'"{name}" in ' for name in names), ""]
@@ -53,13 +65,14 @@ def reasons(
             )
 
 
-def held_out_reasons(
+def _held(
     verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
 ) -> Iterator[str]:
-    """A sentence for each image that was not trained on, whose findings are one prediction."""
+    """Of samples whose own label training has not seen; their findings are one prediction."""
     quoted = [f'"{name}"' for name in names]
     usually = _percent(verdicts.reference.confidence)
     rows = zip(
+        findings.held.tolist(),
         verdicts.group.tolist(),
         given.tolist(),
         findings.visits.tolist(),
@@ -69,13 +82,14 @@ def held_out_reasons(
         findings.confidence.tolist(),
         strict=True,
     )
-    for group, label, visits, support, rival, rival_share, confidence in rows:
+    for held, group, label, visits, support, rival, rival_share, confidence in rows:
         if visits == 0:
-            yield "Held out of training; the image was gone when this was written."
+            gone = "the image was gone when this was written."
+            yield f"{KEPT_OUT[held]}; {gone if held < 2 else 'the run has not ended.'}"
             continue
         ours = f"{_percent(support)} to {quoted[label]}, the given label"
         other = f"{_percent(rival_share)} to {quoted[rival]}"
-        start = "Held out of training; the final model"
+        start = f"{KEPT_OUT[held]}; the final model"
         if group == CLEAN:
             yield f"{start} gives {ours}, and {other}."
         elif group == ID:

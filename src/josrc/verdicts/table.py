@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,21 +16,24 @@ import numpy as np
 from josrc._io import atomic_csv, write_text
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
+from josrc.verdicts.findings import Findings, Vector
 from josrc.verdicts.reasons import reasons
-from josrc.verdicts.rule import Findings, Vector, Verdicts
+from josrc.verdicts.rule import Verdicts
 
 if TYPE_CHECKING:
     import pandas
-
-Reasons = Callable[[Verdicts, Findings, Labels, Sequence[str]], Iterator[str]]
 
 # What the groups are called in files.
 VERDICT_TITLES = {CLEAN: "clean", ID: "mislabelled", OOD: "out_of_distribution"}
 VERDICT_COLUMNS = (
     "id", "path", "given_label", "verdict", "suggested_label", "p_clean", "p_ood", "confidence",
-    "reason",
+    "score", "reason",
 )  # fmt: skip
-NUMBERS = ["p_clean", "p_ood", "confidence"]
+# As an earlier josrc wrote them.
+COLUMNS_WITHOUT_SCORE = tuple(name for name in VERDICT_COLUMNS if name != "score")
+NUMBERS = ["p_clean", "p_ood", "confidence", "score"]
+# As many digits as keep the order of float32 numbers.
+SCORE = "{:.9g}"
 # Verdicts below this confidence are borderline: worth a second look. Those of confidence 0 are none
 # yet, as training has not reached their samples.
 BORDERLINE = 0.7
@@ -50,7 +53,6 @@ class AuditPart:
         given: the given labels.
         ids: what the samples are called.
         paths: where their images lie; an empty string for none.
-        reasons: makes the sentences.
     """
 
     verdicts: Verdicts
@@ -58,7 +60,6 @@ class AuditPart:
     given: Labels
     ids: Sequence[str] | Sequence[int]
     paths: Sequence[str]
-    reasons: Reasons = reasons
 
 
 def write_verdicts(path: Path, parts: Sequence[AuditPart], names: Sequence[str]) -> None:
@@ -87,7 +88,8 @@ def _lines(audited: AuditPart, rows: range, names: Sequence[str]) -> Iterable[tu
         (VERDICT_TITLES[group] for group in part.group.tolist()),
         (named[label] for label in part.suggested.tolist()),
         *(map("{:.4f}".format, p.tolist()) for p in part.probabilities),
-        audited.reasons(part, audited.findings.part(some), given, names),
+        map(SCORE.format, part.score.tolist()),
+        reasons(part, audited.findings.part(some), given, names),
         strict=True,
     )
 
@@ -95,7 +97,8 @@ def _lines(audited: AuditPart, rows: range, names: Sequence[str]) -> Iterable[tu
 def read_verdicts(path: Path) -> Iterator[pandas.DataFrame]:
     """The lines of ``verdicts.csv``, so many at a time, by their rows.
 
-    All cells are texts as they stand there; those of ``NUMBERS`` can be read as numbers.
+    All cells are texts as they stand there; those of ``NUMBERS`` can be read as numbers. Where a
+    file has no scores, ``p_clean`` stands in for them.
     """
     import pandas
 
@@ -107,11 +110,13 @@ def read_verdicts(path: Path) -> Iterator[pandas.DataFrame]:
     }
     try:
         found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
-        if found != VERDICT_COLUMNS:
+        if found not in (VERDICT_COLUMNS, COLUMNS_WITHOUT_SCORE):
             wanted = ", ".join(VERDICT_COLUMNS)
             raise UserError(f"{path} has other columns than josrc writes: {wanted}.")
         with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
             while (frame := _next(frames)) is not None:
+                if found == COLUMNS_WITHOUT_SCORE:
+                    frame.insert(VERDICT_COLUMNS.index("score"), "score", frame["p_clean"])
                 _check(frame, path)
                 yield frame
     except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:

@@ -33,8 +33,12 @@ CLOSED = {"cifar100n-c": CLASSES, "cifar80n-o": OPEN_FROM}
 
 def open_source(config: DataConfig) -> Source:
     """All 50,000 training images; of CIFAR80N-O those of the last 20 classes are foreign."""
-    closed = CLOSED[config.name]
-    train, test = _read(config.root, train=True), _read(config.root, train=False)
+    return cifar_source(config, CLASSES, CLOSED[config.name])
+
+
+def cifar_source(config: DataConfig, classes: int, closed: int) -> Source:
+    """CIFAR-10 or CIFAR-100, by the number of its classes, with the true labels."""
+    train, test = (read_cifar(config.root, train, classes) for train in (True, False))
     test_labels = np.array(test.targets, dtype=np.int64)
     known = test_labels < closed
     true = np.array(train.targets, dtype=np.int64)
@@ -50,22 +54,33 @@ def open_source(config: DataConfig) -> Source:
         test_labels=test_labels[known],
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
-        superclass=SUPERCLASS,
+        superclass=SUPERCLASS if classes == CLASSES else None,
     )
 
 
-def check(root: Path | None, console: Any) -> Iterator[str]:
+def check(config: DataConfig, console: Any) -> Iterator[str]:
     """For ``josrc doctor``: every file by its published md5."""
-    from torchvision.datasets import CIFAR100
+    return check_files(config.root, CLASSES)
+
+
+def check_files(root: Path | None, classes: int) -> Iterator[str]:
+    """A line for every file of CIFAR-10 or CIFAR-100 that is as published, an error for others."""
     from torchvision.datasets.utils import check_integrity
 
-    folder = _folder(root, CIFAR100)
-    files = [*CIFAR100.train_list, *CIFAR100.test_list]
-    files.append([CIFAR100.meta["filename"], CIFAR100.meta["md5"]])
+    dataset, folder = torchvision_class(classes), folder_of(root, classes)
+    files = [*dataset.train_list, *dataset.test_list]
+    files.append([dataset.meta["filename"], dataset.meta["md5"]])
     for name, md5 in files:
-        if not check_integrity(str(folder / CIFAR100.base_folder / name), md5):
-            raise UserError(_advice(folder, CIFAR100, False, OSError(name)))
-        yield f"{folder / CIFAR100.base_folder / name}: md5 {md5} as published"
+        if not check_integrity(str(folder / dataset.base_folder / name), md5):
+            raise UserError(_advice(folder, classes, False, OSError(name)))
+        yield f"{folder / dataset.base_folder / name}: md5 {md5} as published"
+
+
+def torchvision_class(classes: int) -> Any:
+    """Torchvision's ``CIFAR10`` or ``CIFAR100``."""
+    from torchvision import datasets
+
+    return getattr(datasets, f"CIFAR{classes}")
 
 
 def default_root() -> Path:
@@ -73,36 +88,37 @@ def default_root() -> Path:
     return Path(os.environ.get("JOSRC_DATA") or user_cache_path("josrc", appauthor=False))
 
 
-def _read(root: Path | None, train: bool) -> Any:
-    """Torchvision's CIFAR-100; it checks the published md5 before it unpickles anything."""
-    from torchvision.datasets import CIFAR100
-
-    folder = _folder(root, CIFAR100)
+def read_cifar(root: Path | None, train: bool, classes: int) -> Any:
+    """Torchvision's CIFAR; it checks the published md5 before it unpickles anything."""
+    folder = folder_of(root, classes)
     try:
-        return CIFAR100(str(folder), train=train, download=root is None)
+        return torchvision_class(classes)(str(folder), train=train, download=root is None)
     except (OSError, RuntimeError) as error:
-        raise UserError(_advice(folder, CIFAR100, root is None, error)) from None
+        raise UserError(_advice(folder, classes, root is None, error)) from None
 
 
-def _folder(root: Path | None, dataset: Any) -> Path:
+def folder_of(root: Path | None, classes: int) -> Path:
     """The folder that holds torchvision's folder, whichever of the two was named."""
     folder = (default_root() if root is None else root).expanduser().resolve()
-    return folder.parent if folder.name == dataset.base_folder and folder.is_dir() else folder
+    inner = folder.name == torchvision_class(classes).base_folder and folder.is_dir()
+    return folder.parent if inner else folder
 
 
-def _advice(folder: Path, dataset: Any, downloading: bool, error: Exception) -> str:
+def _advice(folder: Path, classes: int, downloading: bool, error: Exception) -> str:
     """What is wrong with the files, and what to put where."""
+    dataset, title = torchvision_class(classes), f"CIFAR-{classes}"
     base = folder / dataset.base_folder
-    names = [name for name, _ in (*dataset.train_list, *dataset.test_list)] + ["meta"]
+    names = [name for name, _ in (*dataset.train_list, *dataset.test_list)]
+    names.append(dataset.meta["filename"])
     missing = [name for name in names if not (base / name).is_file()]
     found = (
         f"missing: {', '.join(missing)}" if missing else "its md5 sums are not the published ones"
     )
-    lines = [f"CIFAR-100 was not found in {base} ({found})."]
+    lines = [f"{title} was not found in {base} ({found})."]
     if downloading:
         lines.append(f"The download failed: {sentence(error)}")
     lines.append(
-        f"Unpack cifar-100-python.tar.gz (the Python version of CIFAR-100) so that {base} holds "
+        f"Unpack {dataset.filename} (the Python version of {title}) so that {base} holds "
         f"{', '.join(names)}, and pass --data-root {folder}."
     )
     if not downloading:

@@ -168,9 +168,9 @@ def _joined(parts: list[PackedStrings]) -> PackedStrings:
 # --- josrc doctor --------------------------------------------------------------------------------
 
 
-def check(root: Path | None, console: Any = None) -> Iterator[str]:
+def check(config: DataConfig, console: Any = None) -> Iterator[str]:
     """For ``josrc doctor``: what is there as published; what is not is an error."""
-    return told(findings(root), ADVICE)
+    return told(findings(config.root), ADVICE)
 
 
 def findings(root: Path | None) -> Iterator[Finding]:

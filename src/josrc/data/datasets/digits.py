@@ -1,12 +1,11 @@
 """``digits-o``: scikit-learn's 8x8 digits as a small open-set problem that needs no download."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from josrc.config import DataConfig, DataKind
+from josrc.config import DataConfig
 from josrc.data.images import ArrayImages
 from josrc.data.source import Source
 
@@ -44,7 +43,7 @@ def open_source(config: DataConfig) -> Source:
     )
 
 
-def check(root: Path | None, console: Any) -> Iterator[str]:
+def check(config: DataConfig, console: Any) -> Iterator[str]:
     """For ``josrc doctor``: if it loads it is whole."""
-    source = open_source(DataConfig(name="digits-o", kind=DataKind.BUILTIN))
+    source = open_source(config)
     yield f"It comes with scikit-learn: {len(source):,} training images."

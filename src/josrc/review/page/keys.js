@@ -48,7 +48,7 @@ function showFilter() {
   for (const button of $("verdicts").children) {
     button.setAttribute("aria-pressed", String(button.value === state.filter.verdict));
   }
-  $("grid").setAttribute("aria-label", spotChecking() ? "Samples, drawn at random" : "Samples, the most certain first");
+  $("grid").setAttribute("aria-label", spotChecking() ? "Samples, drawn at random" : "Samples, the most suspicious first");
   document.querySelector("[data-action=accept]").hidden = spotChecking();
 }
 

@@ -38,19 +38,21 @@ class Scores:
         verdict: numbers of the verdicts.
         suggested: numbers of the suggested labels, -1 for none.
         confidence: of the verdict.
+        score: the lower, the more suspicious.
     """
 
     given: Index
     verdict: Index
     suggested: Index
     confidence: Vector
+    score: Vector
 
     def galleries(self) -> dict[str, Index]:
         """Samples of each gallery, the most telling first."""
         sure = self.confidence
         return {
-            "mislabelled": _ranked(self.verdict == ID, -sure),
-            "out_of_distribution": _ranked(self.verdict == OOD, -sure),
+            "mislabelled": _ranked(self.verdict == ID, self.score),
+            "out_of_distribution": _ranked(self.verdict == OOD, self.score),
             "borderline": _ranked((sure > 0) & (sure < BORDERLINE), sure),
         }
 
@@ -73,13 +75,14 @@ def read_scores(path: Path, names: Sequence[str]) -> Scores:
     given, verdict, suggested = (
         table[name].to_numpy(np.int64) for name in ("given", "verdict", "suggested")
     )
-    return Scores(given, verdict, suggested, table["confidence"].to_numpy(np.float64))
+    confidence, score = (table[name].to_numpy(np.float64) for name in ("confidence", "score"))
+    return Scores(given, verdict, suggested, confidence, score)
 
 
 def _numbers(frame: pandas.DataFrame, path: Path, number: Mapping[str, int]) -> pandas.DataFrame:
     """Labels and verdicts of some lines as numbers."""
     # By functions: pandas makes a text column of a mapping's keys, and some names are no UTF-8.
-    found = frame[["confidence"]].assign(
+    found = frame[["confidence", "score"]].assign(
         given=frame["given_label"].map(number.get),
         verdict=frame["verdict"].map({title: group for group, title in VERDICT_TITLES.items()}),
         suggested=frame["suggested_label"].map({**number, "": -1}.get),
@@ -87,7 +90,7 @@ def _numbers(frame: pandas.DataFrame, path: Path, number: Mapping[str, int]) -> 
     unknown = found.isna().any(axis=1).to_numpy()
     if unknown.any():
         raise not_a_verdict(path, int(frame.index[unknown][0]))
-    return found.astype({"confidence": float})
+    return found.astype({"confidence": float, "score": float})
 
 
 def read_chosen(path: Path, chosen: Collection[int]) -> dict[int, dict[str, str]]:

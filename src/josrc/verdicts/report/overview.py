@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from josrc._console import clipped
-from josrc.config import DataKind, RunConfig
+from josrc.config import PEOPLE, DataKind, RunConfig
 from josrc.data.label_files import read_label_file
 from josrc.data.noise import Labels
 from josrc.engine.health import ended_badly
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
 from josrc.methods import get_method
-from josrc.verdicts.judge_run import noise_span, odd_class
+from josrc.verdicts.judge_run import how_sure, noise_span, nothing_stands_out, odd_class
 
 # Rows and columns of the matrix of confusions, and lines of the lists beside and above it.
 MATRIX, PAIRS, CLASSES = 12, 10, 200
@@ -69,7 +69,12 @@ def overview(
     """The first screen: what was trained, how well, what is wrong, and what to do about it."""
     rows = folder.read_metrics()
     data = config.data
-    noise = "" if data.noise == "none" or data.noise_file else f", {data.noise} noise {data.rate:g}"
+    drawn = (
+        f", labels '{data.noise}'"
+        if data.noise in PEOPLE
+        else f", {data.noise} noise {data.rate:g}"
+    )
+    noise = "" if data.noise == "none" or data.noise_file else drawn
     return {
         "run": folder.path.absolute().name,
         "method": get_method(config.method.name).title,
@@ -89,6 +94,7 @@ def overview(
         "really_wrong": really_wrong(folder, audit, truth),
         "told": _told(audit),
         "span": noise_span(audit),
+        "how_sure": how_sure(audit) if audit.get("planted") else None,
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
         "steps": next_steps(folder, config, audit, ended),
@@ -98,6 +104,8 @@ def overview(
 def headline(audit: Mapping[str, Any]) -> str:
     """The finding as one sentence."""
     wrong = audit["samples"] - audit["counts"]["clean"]
+    if nothing_stands_out(audit):
+        return "No wrong labels stand out."
     if wrong == 0:
         return "No label looks wrong."
     share = audit["noise_rate"]

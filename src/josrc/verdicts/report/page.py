@@ -109,6 +109,7 @@ def describe_samples(
             "clean": float(line["p_clean"]),
             "ood": float(line["p_ood"]),
             "confidence": float(line["confidence"]),
+            "score": float(line["score"]),
             "reason": clipped(line["reason"], LONGEST_TEXT),
         }
         if truth is not None and number < len(truth):

@@ -45,13 +45,14 @@
     all: () => true,
   };
   const compare = new Intl.Collator("en", { numeric: true }).compare;
+  const suspicious = (a, b) => a.score - b.score || a.number - b.number;
   const orders = {
-    certain: (a, b) => b.confidence - a.confidence,
+    suspicious,
     doubtful: (a, b) => a.confidence - b.confidence,
-    given: (a, b) => compare(nameOf(a.given), nameOf(b.given)) || b.confidence - a.confidence,
+    given: (a, b) => compare(nameOf(a.given), nameOf(b.given)) || suspicious(a, b),
     name: (a, b) => compare(a.label, b.label),
   };
-  const state = { view: "mislabelled", given: -1, suggested: -1, words: "", sort: "certain" };
+  const state = { view: "mislabelled", given: -1, suggested: -1, words: "", sort: "suspicious" };
   let found = [];   // what passes the filters, in order
   let built = 0;    // how many of them have a card
   let current = 0;  // the one that the keys act on
@@ -127,7 +128,7 @@
   function set(changes) {
     // In the gallery of doubtful images the most doubtful come first.
     if (changes.view && changes.view !== state.view) {
-      changes = { sort: changes.view === "borderline" ? "doubtful" : "certain", ...changes };
+      changes = { sort: changes.view === "borderline" ? "doubtful" : "suspicious", ...changes };
     }
     Object.assign(state, changes);
     show();

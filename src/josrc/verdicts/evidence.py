@@ -1,0 +1,68 @@
+"""What is found out about labels beside the ledger, once training has ended, and kept in a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from josrc._io import atomic_write, readable
+from josrc.data.noise import Labels
+from josrc.verdicts.findings import Findings, Vector, held_out_findings
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Features and planted errors of a run; none of what is not known.
+
+    Attributes:
+        features: probability of the label that each sample was trained with, by the features of
+            the final network, ``(N,)``.
+        held: the same of held-out samples, ``(held,)``.
+        planted: rows of the planted errors, ``(planted,)``.
+        planted_labels: what they were trained with.
+        own: what the final network says of these samples, ``(planted, classes)``.
+        own_support: how likely training found the label they came with, on average.
+        own_features: what its features say of the label they came with.
+    """
+
+    features: Vector | None = None
+    held: Vector | None = None
+    planted: Labels | None = None
+    planted_labels: Labels | None = None
+    own: Vector | None = None
+    own_support: Vector | None = None
+    own_features: Vector | None = None
+
+    def trained(self, given: Labels) -> Labels:
+        """The labels that samples were trained with, by those they came with."""
+        if self.planted is None or self.planted_labels is None:
+            return given
+        labels = given.copy()
+        labels[self.planted] = self.planted_labels
+        return labels
+
+    def own_findings(self, given: Labels, classes: int) -> Findings:
+        """Findings on the own labels of the samples that errors were planted on."""
+        assert self.planted is not None
+        unknown = np.full((len(self.planted), classes), np.nan)
+        own = unknown if self.own is None else self.own
+        findings = held_out_findings(own, given[self.planted], self.own_features)
+        findings = replace(findings, held=np.full(len(self.planted), 2, dtype=np.int8))
+        return findings if self.own_support is None else replace(findings, support=self.own_support)
+
+    def write(self, path: Path) -> None:
+        """Keep it in a file."""
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        with atomic_write(path) as partial, partial.open("wb") as file:
+            np.savez(file, **{name: value for name, value in known.items() if value is not None})
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """From its file."""
+        with readable(path), np.load(path, allow_pickle=False) as file:
+            known: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+        return cls(**known)

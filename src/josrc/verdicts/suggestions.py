@@ -1,0 +1,58 @@
+"""How often a suggested label is right: counted among planted errors, whose own label is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+Numbers = NDArray[np.float64]
+
+# Fewer planted errors that were found say too little.
+MIN_FOUND = 30
+# Suggestions of which every one was right, and as many that were wrong, are taken as given at both
+# ends: nothing that was counted is certain.
+ASSUMED = 1
+
+
+@dataclass(frozen=True)
+class SuggestionEvidence:
+    """How likely suggestions are right, by the hold that they have on their samples.
+
+    Attributes:
+        hold: of planted errors, in order.
+        chance: that a suggestion with such a hold is right; it never falls.
+    """
+
+    hold: Numbers
+    chance: Numbers
+
+    def p_right(self, hold: Numbers) -> Numbers:
+        """How likely suggestions are right, if their labels are wrong."""
+        found: Numbers = np.interp(hold, self.hold, self.chance)
+        return found
+
+
+def suggestion_evidence(
+    hold: Numbers, right: NDArray[np.bool_], rate: float
+) -> SuggestionEvidence | None:
+    """What planted errors say of suggestions.
+
+    Args:
+        hold: of the suggestions on those that were found.
+        right: whether the suggestion was the label that the sample came with.
+        rate: share of the labels that were wrong before: there a suggestion that is right is
+            counted as wrong.
+
+    Returns:
+        None where too few were found.
+    """
+    if len(hold) < MIN_FOUND:
+        return None
+    ends = np.repeat([0.0, 1.0], ASSUMED)
+    known, values = np.concatenate([hold, 1 - ends]), np.concatenate([right.astype(float), ends])
+    fit = IsotonicRegression(y_min=0.0, y_max=1.0).fit(known, values)
+    points = np.unique(known)
+    return SuggestionEvidence(points, np.minimum(1.0, fit.predict(points) / max(1 - rate, 0.5)))
