@@ -7,7 +7,7 @@ import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def partial_of(path: Path) -> Path:
     """What a file is called until it is complete."""
     return path.with_name(f"{path.name}{PARTIAL}")
+
+
+def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name, whole or not at all; compressed."""
+    import numpy as np  # commands that need no arrays start without it
+
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 @contextmanager

@@ -93,6 +93,14 @@ def test_training_notes_what_it_finds_for_the_labels_they_came_with() -> None:
     planted.record(torch.tensor([3]), torch.tensor([[0.6, 0.2, 0.2]]))
     torch.testing.assert_close(planted.seen, torch.tensor([[0.8, 2.0], [0.5, 1.0]]))
 
+    # A captured step goes on reading the same tensors in the next run.
+    places = [value.data_ptr() for value in planted.tensors().values()]
+    planted.clear(np.array([1, 1, 1, 1]))
+    assert not planted.there
+    planted.record(torch.tensor([1, 3]), torch.eye(3)[[1, 1]])
+    assert planted.seen.sum() == 0
+    assert [value.data_ptr() for value in planted.tensors().values()] == places
+
 
 @pytest.mark.parametrize("method", ["pencil", "joint-optim", "deepself"])
 def test_methods_that_keep_labels_forget_those_that_were_replaced(method: str) -> None:

@@ -110,12 +110,12 @@ def test_images_are_foreign_only_if_they_are_far_more_doubtful_than_planted_erro
     planted, at_home = generator.normal(0, 1, 300), generator.normal(0, 1, 2000)
     alike = foreign_evidence(planted, at_home, 0.1)
     assert alike is not None
-    assert (alike.p_foreign(at_home) >= 0.5).mean() < 0.12
+    assert (alike.at(at_home) >= 0.5).mean() < 0.12
     foreign = generator.normal(4, 0.5, 1000)
     some = foreign_evidence(planted, np.concatenate([at_home, foreign]), 0.15)
     assert some is not None
-    assert (some.p_foreign(foreign) >= 0.5).mean() > 0.9
-    assert (some.p_foreign(at_home) >= 0.5).mean() < 0.15
+    assert (some.at(foreign) >= 0.5).mean() > 0.9
+    assert (some.at(at_home) >= 0.5).mean() < 0.15
     assert foreign_evidence(planted[:20], at_home, 0.1) is None
 
 
@@ -125,8 +125,8 @@ def test_suggestions_are_as_good_as_they_were_for_planted_errors() -> None:
     right = generator.random(2000) < np.where(hold > 0.5, 0.95, 0.4)
     found = suggestion_evidence(hold, right, rate=0.0)
     assert found is not None
-    low, high = found.p_right(np.array([0.25, 0.75]))
+    low, high = found.at(np.array([0.25, 0.75]))
     assert low == pytest.approx(0.4, abs=0.08)
     assert high == pytest.approx(0.95, abs=0.04)
-    assert (np.diff(found.p_right(np.linspace(0, 1, 50))) >= -1e-12).all()
+    assert (np.diff(found.at(np.linspace(0, 1, 50))) >= -1e-12).all()
     assert suggestion_evidence(hold[:10], right[:10], 0.0) is None

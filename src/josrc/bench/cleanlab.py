@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from josrc._io import atomic_write
+from josrc._io import write_npz
 from josrc.data.loaders import MOST_EVALUATED
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.data.source import Source
@@ -83,8 +83,7 @@ def cross_validate(source: Source, seed: int, scratch: Path, train: Train) -> It
         if not file.is_file():
             state, seconds = train(source.take(others), number)
             fold = _look(state, source, others, held, seconds)
-            with atomic_write(file) as partial, partial.open("wb") as open_file:
-                np.savez(open_file, **{f.name: getattr(fold, f.name) for f in fields(Fold)})
+            write_npz(file, {f.name: getattr(fold, f.name) for f in fields(Fold)})
         with np.load(file) as saved:
             yield Fold(**{f.name: saved[f.name] for f in fields(Fold)})
 

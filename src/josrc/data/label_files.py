@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc._io import UNREADABLE, atomic_write, readable
+from josrc._io import UNREADABLE, readable, write_npz
 from josrc.data.noise import Labels
 from josrc.errors import UserError
 
@@ -51,8 +51,7 @@ def write_noise_file(
         arrays |= {"true": true, "kind": kind}
     if ids is not None:
         arrays["ids"] = np.array(ids)
-    with atomic_write(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    write_npz(path, arrays)
 
 
 def check_ids(path: Path, ids: str | None) -> None:

@@ -97,11 +97,19 @@ class Planted:
             device: where they are trained.
         """
         count = planted_count(share, len(given))
-        self.index, self.label = torch.full((2, count), -1, device=device)
-        self.seen = torch.zeros(count, 2, device=device)
-        self._given = torch.tensor(given, device=device)
+        self.index, self.label = torch.empty(2, count, dtype=torch.long, device=device)
+        self.seen = torch.empty(count, 2, device=device)
+        self._given = torch.empty(len(given), dtype=torch.long, device=device)
         # Of all samples, which of the errors is theirs; -1 for none.
-        self._place = torch.full((len(given),), -1, device=device)
+        self._place = torch.empty_like(self._given)
+        self.clear(given)
+
+    def clear(self, given: Labels) -> None:
+        """Forget them, in place, for samples with these labels."""
+        for values in (self.index, self.label, self._place):
+            values.fill_(-1)
+        self.seen.zero_()
+        self._given.copy_(torch.from_numpy(given))
 
     def __len__(self) -> int:
         return len(self.index)

@@ -17,11 +17,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from josrc._io import PARTIAL, atomic_write, read_json, readable, with_path, write_csv, write_text
+from josrc._io import PARTIAL, read_json, readable, with_path, write_csv, write_npz, write_text
 from josrc._version import __version__
 from josrc.config import HUB, PEOPLE, RunConfig
 from josrc.data.label_files import write_noise_file
@@ -94,8 +93,8 @@ class RunFolder:
     def keep_planted(self, planted: Planted) -> None:
         """Write which errors were planted, unless it is known already."""
         if not self.planted.is_file():
-            with atomic_write(self.planted) as partial, partial.open("wb") as file:
-                np.savez(file, index=planted.index.cpu().numpy(), label=planted.label.cpu().numpy())
+            arrays = {"index": planted.index, "label": planted.label}
+            write_npz(self.planted, {name: value.cpu().numpy() for name, value in arrays.items()})
 
     def write_skipped(self, skipped: Sequence[tuple[str, str]]) -> None:
         """Write which files gave no image, and why."""

@@ -154,11 +154,9 @@ class TrainState:
         planted = self.planted
         if planted.there or not len(planted):
             return
-        survey = self.survey(seed)
-        logits = sum(survey.logits(network).softmax(dim=1) for network in self.trusted)
-        assert isinstance(logits, Tensor)
-        likeness = Likeness.of(logits / len(self.trusted), self.loader.label)
-        given, classes = self.loader.label.cpu().numpy(), logits.shape[1]
+        probabilities = self.survey(seed).probabilities(self.trusted)
+        likeness = Likeness.of(probabilities, self.loader.label)
+        given, classes = self.loader.label.cpu().numpy(), probabilities.shape[1]
         drawn = distributed.broadcast(
             lambda: draw_errors(likeness, given, classes, len(planted), seed)
         )
@@ -269,22 +267,19 @@ class TrainState:
     @torch.no_grad()
     def held_out_probabilities(self) -> Tensor | None:
         """What the teacher, or the tested networks, say of held-out images, ``(held, classes)``."""
-        if self.val_set is None:
-            return None
-        self.method.eval()
-        with self._autocast():
-            found = [mean_probabilities(self.trusted, images) for images in self.val_set]
-        self.method.train()
-        return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
+        return self._over_held_out(lambda images: mean_probabilities(self.trusted, images))
 
     @torch.no_grad()
     def held_out_features(self, network: Classifier) -> Tensor | None:
         """What the head of a network sees of held-out images, ``(held, features)``."""
+        return self._over_held_out(lambda images: network.backbone(images).float())
+
+    def _over_held_out(self, answer: Callable[[Tensor], Tensor]) -> Tensor | None:
         if self.val_set is None:
             return None
         self.method.eval()
         with self._autocast():
-            found = [network.backbone(images).float() for images in self.val_set]
+            found = [answer(images) for images in self.val_set]
         self.method.train()
         return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
 
@@ -343,7 +338,7 @@ class TrainState:
         state |= {f"method.{key}": value for key, value in fresh.items()}
         unwritten = Ledger(len(source), self.device).fields
         state |= {f"ledger.{key}": value for key, value in unwritten.items()}
-        self.planted = Planted(config.plant, source.given, self.device)
+        self.planted.clear(source.given)
         state |= self.planted.tensors()
         self.load(state)
         self.loader.refill(source)

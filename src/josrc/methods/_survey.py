@@ -6,7 +6,7 @@ registered buffers, where the training step reads it by sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -46,6 +46,11 @@ class Survey:
     def logits(self, network: nn.Module, index: Tensor | None = None) -> Tensor:
         """Logits of every sample, or of some, in float32, ``(N, classes)``."""
         return self._over(network, network, index)
+
+    def probabilities(self, networks: Sequence[nn.Module], index: Tensor | None = None) -> Tensor:
+        """Mean of what networks predict of every sample, or of some, ``(N, classes)``."""
+        found = [self.logits(network, index).softmax(dim=1) for network in networks]
+        return torch.stack(found).mean(dim=0)
 
     def features(self, network: nn.Module) -> Tensor:
         """What the head of a network sees of every sample, in float32, ``(N, features)``."""

@@ -41,11 +41,12 @@ def gather_evidence(state: TrainState, source: Source) -> Evidence:
     survey, trained = state.survey(0), state.loader.label
     own = torch.from_numpy(source.given).to(state.device)
     asked = torch.stack([trained, own], dim=1)
+    val = source.val if has_untrusted_labels(source.val) else None
     found, held = [], []
     for network in state.classifiers:
-        of_held = state.held_out_features(network)
-        labels = None if source.val is None else torch.from_numpy(source.val.given).to(own.device)
-        known = None if of_held is None or labels is None else (of_held, labels)
+        known = None
+        if val is not None and (seen := state.held_out_features(network)) is not None:
+            known = seen, torch.from_numpy(val.given).to(state.device)
         features = survey.features(network)
         answers, others = label_probabilities(features, trained, asked, source.closed, known)
         found.append(answers)
@@ -60,14 +61,12 @@ def gather_evidence(state: TrainState, source: Source) -> Evidence:
     if not planted.there:
         return evidence
     rows, (total, visits) = planted.index.cpu().numpy(), planted.seen.cpu().numpy().T
-    with torch.no_grad():
-        seen = [survey.logits(network, planted.index).softmax(dim=1) for network in state.trusted]
     return replace(
         evidence,
         planted=rows,
         planted_labels=planted.label.cpu().numpy(),
         own_support=total / np.maximum(visits, 1),
-        own=torch.stack(seen).mean(dim=0).cpu().numpy(),
+        own=survey.probabilities(state.trusted, planted.index).cpu().numpy(),
         own_features=probability[rows, 1],
     )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from josrc._console import Terminal
-from josrc._io import UNREADABLE, atomic_write, readable, seen_from
+from josrc._io import UNREADABLE, readable, seen_from, write_npz
 from josrc.config import DataKind, RunConfig
 from josrc.data.assemble import part_of
 from josrc.data.image_files import ImageFiles
@@ -56,8 +56,7 @@ def write_record(path: Path, source: Source) -> None:
     for key, strings in texts.items():
         kept = PackedStrings.of(strings)
         arrays |= {key: np.frombuffer(kept.block, np.uint8), f"{key}_ends": kept.ends}
-    with atomic_write(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    write_npz(path, arrays)
 
 
 def _names(source: Source) -> Iterable[str]:

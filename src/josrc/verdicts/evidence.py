@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc._io import atomic_write, readable
+from josrc._io import readable, write_npz
 from josrc.data.noise import Labels
 from josrc.verdicts.findings import Findings, Vector, held_out_findings
 
@@ -57,8 +57,7 @@ class Evidence:
     def write(self, path: Path) -> None:
         """Keep it in a file."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        with atomic_write(path) as partial, partial.open("wb") as file:
-            np.savez(file, **{name: value for name, value in known.items() if value is not None})
+        write_npz(path, {name: value for name, value in known.items() if value is not None})
 
     @classmethod
     def read(cls, path: Path) -> Self:

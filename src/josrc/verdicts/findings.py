@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -73,13 +73,16 @@ class Findings:
 
     def replaced(self, rows: Vector, others: Findings) -> Findings:
         """With other findings on some samples."""
+        names = [field.name for field in fields(self)]
+        return Findings(**rows_replaced(self, names, rows, others))
 
-        def mixed(name: str) -> Vector:
-            values: Vector = getattr(self, name).copy()
-            values[rows] = getattr(others, name)
-            return values
 
-        return Findings(**{field.name: mixed(field.name) for field in fields(self)})
+def rows_replaced(whole: Any, names: Iterable[str], rows: Vector, others: Any) -> dict[str, Any]:
+    """Vectors of something, some of their rows taken from another of its kind."""
+    found = {name: getattr(whole, name).copy() for name in names}
+    for name, values in found.items():
+        values[rows] = getattr(others, name)
+    return found
 
 
 def held_out_findings(

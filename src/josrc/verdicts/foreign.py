@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-Numbers = NDArray[np.float64]
+from josrc.verdicts.rising_chance import Numbers, RisingChance
 
 # Fewer planted errors, or accused, say nothing.
 MIN_PLANTED = 50
@@ -16,26 +13,8 @@ MIN_PLANTED = 50
 AT_HOME = 0.5
 
 
-@dataclass(frozen=True)
-class ForeignEvidence:
-    """How likely an accused image is foreign, by its doubt.
-
-    Attributes:
-        doubt: some doubts, in order.
-        chance: of being foreign with such a doubt; it never falls.
-    """
-
-    doubt: Numbers
-    chance: Numbers
-
-    def p_foreign(self, doubt: Numbers) -> Numbers:
-        """How likely images are foreign, if their labels are wrong."""
-        found: Numbers = np.interp(doubt, self.doubt, self.chance)
-        return found
-
-
-def foreign_evidence(planted: Numbers, accused: Numbers, share: float) -> ForeignEvidence | None:
-    """What doubts of planted errors say of those of the accused.
+def foreign_evidence(planted: Numbers, accused: Numbers, share: float) -> RisingChance | None:
+    """How likely an image whose label is wrong is foreign, by the doubt about it.
 
     Planted errors are wrong labels of images like all others. If the accused were no more than
     that, their doubts would be alike. Where they are not, the surplus at high doubt is foreign.
@@ -64,4 +43,4 @@ def foreign_evidence(planted: Numbers, accused: Numbers, share: float) -> Foreig
     foreign = 1 - usual * (1 - among)
     known = foreign / max(foreign - usual * among, 1e-9)
     chance = np.clip(known * (1 - usual / ratio), 0.0, 1.0)
-    return ForeignEvidence(fit.X_thresholds_, chance)
+    return RisingChance(fit.X_thresholds_, chance)

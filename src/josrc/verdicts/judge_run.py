@@ -80,9 +80,8 @@ def write_audit(
     evidence = Evidence() if evidence is None else evidence
     planted = evidence.planted
     findings = Findings.of(ledger, evidence.features)
-    own_labels = None if planted is None else source.given[planted]
     labels = evidence.trained(source.given)
-    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, own_labels)
+    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, source.given)
     least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
     summary = _measured(verdicts, planted, noise_rate)
     if planted is not None:

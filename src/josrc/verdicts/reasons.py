@@ -22,9 +22,13 @@ def reasons(
     verdicts: Verdicts, findings: Findings, given: Labels, names: Sequence[str]
 ) -> Iterator[str]:
     """A sentence for each sample."""
-    kinds = (_trained(verdicts, findings, given, names), _held(verdicts, findings, given, names))
-    for held, sentences in zip(findings.held.tolist(), zip(*kinds, strict=True), strict=True):
-        yield sentences[held > 0]
+    held = findings.held > 0
+    sentences = [
+        make(verdicts.part(rows), findings.part(rows), given[rows], names)
+        for make, rows in ((_trained, ~held), (_held, held))
+    ]
+    for kind in held.tolist():
+        yield next(sentences[kind])
 
 
 def _trained(

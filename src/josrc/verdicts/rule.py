@@ -22,7 +22,6 @@ hesitates more than it does about nearly all labels it believes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +31,10 @@ from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
 from josrc.verdicts.calibration import Calibration, calibrate, yardstick
 from josrc.verdicts.confusion import Confusion, systematic_confusion
-from josrc.verdicts.findings import Findings, Vector
-from josrc.verdicts.foreign import ForeignEvidence, foreign_evidence
-from josrc.verdicts.suggestions import SuggestionEvidence, suggestion_evidence
+from josrc.verdicts.findings import Findings, Vector, rows_replaced
+from josrc.verdicts.foreign import foreign_evidence
+from josrc.verdicts.rising_chance import RisingChance
+from josrc.verdicts.suggestions import suggestion_evidence
 from josrc.verdicts.two_normals import TwoNormals, fit_two_normals, log_odds_of
 
 # --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
@@ -66,8 +66,8 @@ class Reference:
             where there is no heap of wrong ones.
         confusion: which labels are systematically given to which other class.
         calibration: what planted errors say of the scores; none where none were planted.
-        foreign: what they say of the doubts.
-        suggestions: what they say of the labels that are suggested.
+        foreign: what they say of the log-odds of doubt.
+        suggestions: what they say of the hold of labels that are suggested.
         doubts: heaps of the log-odds of doubt; the upper one has the images of no class. None
             where too little was in doubt.
         doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
@@ -85,8 +85,8 @@ class Reference:
     shift: float = 0.0
     foreign_shift: float = 0.0
     calibration: Calibration | None = None
-    foreign: ForeignEvidence | None = None
-    suggestions: SuggestionEvidence | None = None
+    foreign: RisingChance | None = None
+    suggestions: RisingChance | None = None
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,13 @@ class Verdicts:
         """Those of the columns, in their order."""
         return self.p_clean, self.p_ood, self.confidence
 
-    def part(self, rows: slice) -> Verdicts:
+    def part(self, rows: slice | NDArray[np.bool_]) -> Verdicts:
         """Those on some samples."""
         return replace(self, **{name: getattr(self, name)[rows] for name in VECTORS})
 
     def replaced(self, rows: Vector, others: Verdicts) -> Verdicts:
         """With other verdicts on some samples."""
-
-        def mixed(name: str) -> Vector:
-            values: Vector = getattr(self, name).copy()
-            values[rows] = getattr(others, name)
-            return values
-
-        vectors: dict[str, Any] = {name: mixed(name) for name in VECTORS}
-        return replace(self, **vectors)
+        return replace(self, **rows_replaced(self, VECTORS, rows, others))
 
 
 def judge(
@@ -153,7 +146,7 @@ def judge(
             many, the most doubtful, are called foreign.
         planted: rows of the errors that were planted, those of any sort first, then as many
             look-alike ones.
-        own: the labels that those samples came with.
+        own: the labels that all samples came with.
     """
     seen = findings.visits > 0
     if not seen.any():
@@ -166,22 +159,17 @@ def judge(
     anyhow, alike = np.array_split(wrong, 2)
     measure = yardstick(score[anyhow], score[alike], score[others])
     calibration = calibrate(measure, score[others])
-    reference = Reference(
-        labels=_label_heaps(findings.part(seen)) if calibration is None else None,
-        confusion=confusion,
-        calibration=calibration,
-        doubts=None,
-        doubt=(0.0, 1.0),
-        confidence=1.0,
-    )
-    odds = _label_odds(findings, given, score, reference)
+    heaps = _label_heaps(findings.part(seen)) if calibration is None else None
+    odds = _label_odds(findings, given, score, confusion, calibration or heaps)
     shift = 0.0 if noise_rate is None else -float(np.quantile(odds[others], noise_rate))
     p_clean = expit(odds + shift)
     suspect = others & (p_clean < 0.5)
     believed = others & ~suspect if (others & ~suspect).any() else others
     doubt = log_odds_of(findings.doubt)
-    reference = replace(
-        reference,
+    reference = Reference(
+        labels=heaps,
+        confusion=confusion,
+        calibration=calibration,
         doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
         doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
         confidence=float(np.median(findings.confidence[believed])),
@@ -192,12 +180,12 @@ def judge(
         share = float(suspect.sum() / others.sum())
         foreign = foreign_evidence(doubt[usual], doubt[suspect], share)
         reference = replace(reference, foreign=foreign)
-    if calibration is not None and planted is not None and own is not None:
-        found = seen[planted] & (p_clean[planted] < 0.5)
-        hold = _hold(findings, reference)[planted[found]]
-        right = findings.rival[planted[found]] == own[found]
-        suggestions = suggestion_evidence(hold, right, calibration.rate)
-        reference = replace(reference, suggestions=suggestions)
+        if own is not None:
+            found = wrong[p_clean[wrong] < 0.5]
+            right = findings.rival[found] == own[found]
+            hold = _hold(findings, reference)[found]
+            suggestions = suggestion_evidence(hold, right, calibration.rate)
+            reference = replace(reference, suggestions=suggestions)
     if ood_rate is not None:
         reference = _with_foreign(reference, doubt, suspect, round(ood_rate * int(others.sum())))
     return _verdicts(findings, p_clean, score, reference)
@@ -231,7 +219,8 @@ def least_noise_rate(findings: Findings, verdicts: Verdicts) -> float:
 def judge_held_out(findings: Findings, given: Labels, reference: Reference) -> Verdicts:
     """Verdicts on images that were not trained on, by what is usual in the training data."""
     score = _score(findings, given, reference.confusion)
-    odds = _label_odds(findings, given, score, reference)
+    measure = reference.calibration or reference.labels
+    odds = _label_odds(findings, given, score, reference.confusion, measure)
     return _verdicts(findings, expit(odds + reference.shift), score, reference)
 
 
@@ -251,17 +240,20 @@ def _score(findings: Findings, given: Labels, confusion: Confusion) -> Vector:
     return score
 
 
-def _label_odds(findings: Findings, given: Labels, score: Vector, reference: Reference) -> Vector:
-    """Log-odds that each label is right."""
-    if reference.calibration is not None:
-        calibrated: Vector = -log_odds_of(reference.calibration.p_wrong(score))
+def _label_odds(
+    findings: Findings,
+    given: Labels,
+    score: Vector,
+    confusion: Confusion,
+    measure: Calibration | TwoNormals | None,
+) -> Vector:
+    """Log-odds that each label is right, by planted errors, two heaps, or its own lead."""
+    if isinstance(measure, Calibration):
+        calibrated: Vector = -log_odds_of(measure.p_wrong(score))
         return calibrated
-    odds = (
-        LEAD * findings.lead
-        if reference.labels is None
-        else reference.labels.log_odds(log_odds_of(findings.support))
-    )
-    found: Vector = odds - reference.confusion.evidence(findings, given)
+    support = log_odds_of(findings.support)
+    odds = LEAD * findings.lead if measure is None else measure.log_odds(support)
+    found: Vector = odds - confusion.evidence(findings, given)
     return found
 
 
@@ -275,7 +267,7 @@ def _hold(findings: Findings, reference: Reference) -> Vector:
 def _foreign_odds(doubt: Vector, reference: Reference) -> Vector:
     """Log-odds that images are foreign, by the log-odds of doubt."""
     if reference.foreign is not None:
-        known: Vector = log_odds_of(reference.foreign.p_foreign(doubt))
+        known: Vector = log_odds_of(reference.foreign.at(doubt))
         return known + reference.foreign_shift
     bound, spread = reference.doubt
     excess: Vector = EXCESS * (doubt - bound) / max(spread, 1e-6)
@@ -297,7 +289,7 @@ def _verdicts(findings: Findings, p_clean: Vector, score: Vector, reference: Ref
     foreign = (p_foreign >= 0.5) | (findings.rival < 0)
     group = np.where(p_clean >= 0.5, CLEAN, np.where(foreign, OOD, ID)).astype(np.int8)
     hold = _hold(findings, reference)
-    p_right = hold if reference.suggestions is None else reference.suggestions.p_right(hold)
+    p_right = hold if reference.suggestions is None else reference.suggestions.at(hold)
     sure = np.choose(group, [p_clean, p_wrong * p_right, p_ood])
     unseen = findings.visits == 0
     return Verdicts(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-Numbers = NDArray[np.float64]
+from josrc.verdicts.rising_chance import Numbers, RisingChance
 
 # Fewer planted errors that were found say too little.
 MIN_FOUND = 30
@@ -17,28 +15,10 @@ MIN_FOUND = 30
 ASSUMED = 1
 
 
-@dataclass(frozen=True)
-class SuggestionEvidence:
-    """How likely suggestions are right, by the hold that they have on their samples.
-
-    Attributes:
-        hold: of planted errors, in order.
-        chance: that a suggestion with such a hold is right; it never falls.
-    """
-
-    hold: Numbers
-    chance: Numbers
-
-    def p_right(self, hold: Numbers) -> Numbers:
-        """How likely suggestions are right, if their labels are wrong."""
-        found: Numbers = np.interp(hold, self.hold, self.chance)
-        return found
-
-
 def suggestion_evidence(
     hold: Numbers, right: NDArray[np.bool_], rate: float
-) -> SuggestionEvidence | None:
-    """What planted errors say of suggestions.
+) -> RisingChance | None:
+    """How likely a suggestion is right if the label is wrong, by its hold on the sample.
 
     Args:
         hold: of the suggestions on those that were found.
@@ -55,4 +35,4 @@ def suggestion_evidence(
     known, values = np.concatenate([hold, 1 - ends]), np.concatenate([right.astype(float), ends])
     fit = IsotonicRegression(y_min=0.0, y_max=1.0).fit(known, values)
     points = np.unique(known)
-    return SuggestionEvidence(points, np.minimum(1.0, fit.predict(points) / max(1 - rate, 0.5)))
+    return RisingChance(points, np.minimum(1.0, fit.predict(points) / max(1 - rate, 0.5)))
