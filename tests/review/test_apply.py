@@ -172,25 +172,30 @@ def test_sure_verdicts_count_where_nobody_has_decided(
     ]
     summary = {"samples": 24, "classes": classes}
     (reviewed / "audit" / "summary.json").write_text(json.dumps(summary))
-    assert josrc("apply", reviewed, "--auto", "0.55", "--out", out, "--overwrite") == 0
+    options = ["--auto", "0.55", "--auto-remove", "--out", out, "--overwrite"]
+    assert josrc("apply", reviewed, *options) == 0
     assert names[4] not in labels(reviewed)
     assert names[0] in labels(reviewed)
     assert "Of the images labelled 'cat' 83 % look wrong" in capsys.readouterr().out
 
 
-def test_verdicts_may_relabel_and_leave_removals_to_people(
-    reviewed: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("said_so", [[], ["--no-auto-remove"]])
+def test_verdicts_relabel_and_leave_removals_to_people(
+    said_so: list[str], reviewed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decide(reviewed, ([12], "accept"), ([20], "keep"), ([23], "remove"))
     out = reviewed.parent / "clean.csv"
-    options = ["--auto", "0.5", "--no-auto-remove", "--out", out]
+    options = ["--auto", "0.5", *said_so, "--out", out]
     assert josrc("apply", reviewed, *options) == 0
     names, found = original(reviewed), labels(reviewed)
     gone = {row for row, name in enumerate(names) if name not in found}
     assert gone == {12, 23}, "what people removed; 4 is foreign by its verdict alone"
     said = capsys.readouterr().out
     assert "12 relabelled (12 by verdict), 2 removed (2 by decision), 1 kept" in said
-    assert f"1 more would be removed by verdict. Decide on them: josrc review {reviewed}" in said
+    assert (
+        "1 more would be removed by verdict (with --auto-remove). Decide on them: "
+        f"josrc review {reviewed}\n" in said
+    )
     options[1] = "0.6"  # it is 0.59 sure
     assert josrc("apply", reviewed, *options, "--overwrite") == 0
     assert "more would be removed" not in capsys.readouterr().out
@@ -205,10 +210,10 @@ def test_a_confidence_that_hardly_a_verdict_has_is_told_with_lower_ones(
     decide(reviewed, ([0], "keep"))
     out = reviewed.parent / "clean.csv"
     for auto, told in (
-        ("0.99", "0 of 14 verdicts against a label that nobody has decided on are at least 0.99 "
+        ("0.99", "0 of 11 verdicts against a label that nobody has decided on are at least 0.99 "
          "sure. More with --auto 0.9 (2), 0.8 (5), 0.7 (8), 0.6 (11).\n"),
-        ("0.98", "1 of 14 verdicts"),
-        ("0.9", ""),  # two of fourteen are enough
+        ("0.98", "1 of 11 verdicts"),
+        ("0.9", ""),  # two of eleven are enough
     ):  # fmt: skip
         assert josrc("apply", reviewed, "--auto", auto, "--out", out, "--overwrite") == 0
         said = capsys.readouterr().out

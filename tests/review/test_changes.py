@@ -51,8 +51,8 @@ def test_a_list_of_changes_replaces_nothing_else(
         assert listed.read_text() == "mine"
         assert not out.exists()
     listed.unlink()
-    for auto, count in (("0.9", 3), ("0.5", 15)):
-        assert josrc("apply", reviewed, "--auto", auto, "--out", out, "--overwrite") == 0
+    for auto, count in ((["0.9"], 3), (["0.5"], 12), (["0.5", "--auto-remove"], 15)):
+        assert josrc("apply", reviewed, "--auto", *auto, "--out", out, "--overwrite") == 0
         assert len(read(listed)) == count
     out.unlink()
     assert josrc("apply", reviewed, "--auto", "0.9", "--out", out) == 2

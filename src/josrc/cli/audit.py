@@ -89,7 +89,7 @@ def apply_command(
     ] = None,
     auto_remove: Annotated[
         bool, typer.Option(help="May --auto remove images too, or only relabel them?")
-    ] = True,
+    ] = False,
     copy: Annotated[bool, typer.Option("--copy", help="Write a folder of copied images.")] = False,
     link: Annotated[
         Literal["hard", "sym"] | None, typer.Option(help="Write a folder of links to the images.")
@@ -118,11 +118,11 @@ def apply_command(
 
 
 def verdict_lines(folder: Path, summary: Mapping[str, Any] | None) -> list[str]:
-    """What is told of a run's audit: its verdicts, a class that looks odd, and the report."""
-    from josrc.verdicts.judge_run import odd_class, verdict_line
+    """What is told of a run's audit: its verdicts, classes that look unlearned, and the report."""
+    from josrc.verdicts.judge_run import unlearned_warning, verdict_line
 
     report = folder / "report.html"
-    lines = [verdict_line(summary, folder), odd_class(summary)] if summary else []
+    lines = [verdict_line(summary, folder), unlearned_warning(summary)] if summary else []
     lines.append(f"Report: {report}" if report.is_file() else None)
     if summary and summary["counts"]["clean"] < summary["samples"]:
         lines.append(

@@ -20,7 +20,7 @@ from josrc.review.decisions import Decisions, Store
 from josrc.review.retrain import train_again
 from josrc.review.write import LinkMode, write_folder, write_labels, write_manifest
 from josrc.runs.snapshot import check_place, moved, open_run
-from josrc.verdicts.judge_run import odd_class
+from josrc.verdicts.judge_run import unlearned_warning
 
 LEFT_OUT = "What is gone is left out. What is new is not in it: nothing was found out about it."
 
@@ -30,7 +30,7 @@ def apply_run(
     out: Path,
     *,
     auto: float | None = None,
-    auto_remove: bool = True,
+    auto_remove: bool = False,
     link: LinkMode | None = None,
     overwrite: bool = False,
     decisions_of: Path | None = None,
@@ -39,11 +39,14 @@ def apply_run(
 ) -> ApplyTally:
     """Write the corrected data set of a run. Original files are only read.
 
+    With ``auto`` it first says what it expects to mend and to spoil; ``expected`` of the tally has
+    the same numbers.
+
     Args:
         path: the run folder.
         out: a CSV file, or with ``link`` a folder.
         auto: verdicts that are at least this sure count where nobody has decided.
-        auto_remove: they may also remove samples.
+        auto_remove: they may also remove samples, and not only relabel them.
         link: how images get into the folder: by copy, hard or symbolic link.
         overwrite: replace what an earlier ``apply`` wrote there.
         decisions_of: an earlier run, whose decisions are taken over where there is none yet.
@@ -75,6 +78,7 @@ def apply_run(
         protect(target, folder, config, link)
     if link is None:  # in a folder it is as new as the folder
         check_changes(changes, out, overwrite)
+    warning = "" if auto is None else _tell_expected(folder, tally, console)
     if config.data.test is not None:
         source = replace(source, test_images=None, test_labels=None)  # they lie elsewhere, and stay
     named, new = [str(out)], link is not None or source.images.has_paths
@@ -98,17 +102,18 @@ def apply_run(
         console,
         f"{taken}Wrote {out}: {tally.labels.total():,} images{tested}.\n"
         f"{tally.sentences(source.closed_names)}{tally.left(path)}"
-        f"{'' if auto is None else tally.offers(auto) + _warning(folder)}{changed}\n"
+        f"{'' if auto is None else tally.offers(auto)}{warning}{changed}\n"
         f"Every change: {changes}\nTrain again: {again}{later}",
     )
     return tally
 
 
-def _warning(folder: RunFolder) -> str:
-    """What the verdicts came with: the class that they are the least to be trusted on."""
+def _tell_expected(folder: RunFolder, tally: ApplyTally, console: Console) -> str:
+    """Say what the verdicts will mend and spoil; returns the warning that they came with."""
     summary = folder.read_audit()
-    odd = None if summary is None else odd_class(summary)
-    return f"\n{odd}" if odd else ""
+    say(console, tally.expected.sentences(summary or {}))
+    warning = None if summary is None else unlearned_warning(summary)
+    return f"\n{warning}" if warning else ""
 
 
 def _later(run: Path) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from josrc.data.noise import CLEAN
 from josrc.review.decisions import Decision, Decisions, accepted
+from josrc.review.expected import ExpectedChanges
 from josrc.runs.snapshot import OpenRun
 from josrc.verdicts.table import VERDICT_TITLES, read_verdicts
 
@@ -49,7 +50,7 @@ class Auto:
     """
 
     least: float | None = None
-    remove: bool = True
+    remove: bool = False
 
     def reaches(self, confidence: float) -> bool:
         """Whether a verdict is sure enough."""
@@ -58,13 +59,23 @@ class Auto:
 
 @dataclass
 class ApplyTally:
-    """What was done: of each outcome how many, by whom; and how sure verdicts were to do more."""
+    """What was done: of each outcome how many, by whom; and how sure verdicts were to do more.
+
+    Attributes:
+        counts: samples by outcome and by who said so, ``decision`` or ``verdict``.
+        labels: samples of each label that are left.
+        sure: the confidence of each verdict that could be followed.
+        changes: a line for each sample that was changed.
+        not_removed: samples that verdicts would have removed, had they been allowed to.
+        expected: what the changes by verdict alone are expected to mend and to spoil.
+    """
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     sure: list[float] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     not_removed: int = 0
+    expected: ExpectedChanges = field(default_factory=ExpectedChanges)
 
     def of(self, outcome: str) -> int:
         """How many samples had an outcome, whoever said so."""
@@ -88,7 +99,10 @@ class ApplyTally:
         if not self.not_removed:
             return ""
         look = f"josrc review {shlex.quote(str(run))}"
-        return f"\n{self.not_removed:,} more would be removed by verdict. Decide on them: {look}"
+        return (
+            f"\n{self.not_removed:,} more would be removed by verdict (with --auto-remove). "
+            f"Decide on them: {look}"
+        )
 
     def offers(self, auto: float) -> str:
         """If hardly a verdict was as sure as ``auto``: how many a lower one would follow."""
@@ -138,7 +152,7 @@ def _corrected(
     location: Callable[[int], str],
 ) -> Iterator[CorrectedSample]:
     lines = chain.from_iterable(frame.itertuples() for frame in read_verdicts(verdicts))
-    for row, sample_id, _, given, verdict, suggested, _, _, confidence, _, _ in lines:
+    for row, sample_id, _, given, verdict, suggested, p_clean, p_ood, confidence, _, _ in lines:
         if row in gone:
             tally.counts[GONE] += 1
             continue
@@ -148,6 +162,8 @@ def _corrected(
             decision = _followed(_by_verdict(verdict, suggested), float(confidence), auto, tally)
         outcome, label = decision or ("untouched", None)
         tally.counts[outcome, who] += 1
+        if who == "verdict":
+            tally.expected.add(outcome, float(p_clean), float(p_ood), float(confidence))
         if outcome in ("relabel", "remove"):
             change = (
                 sample_id,

@@ -22,8 +22,11 @@ from josrc.verdicts.rule import Verdicts, judge, judge_held_out, least_noise_rat
 from josrc.verdicts.table import AuditPart, summarise, write_summary, write_verdicts
 
 PREFIX = "ledger."
-# A class is odd with so many samples, this share of them flagged, so many times that of the others.
-ODD_SAMPLES, ODD_RATE, ODD_RATIO = 10, 0.5, 2
+# A class looks unlearned if, of at least so many samples, more than this share look wrong, and so
+# many times the share of the others.
+UNLEARNED_SAMPLES, UNLEARNED_RATE, UNLEARNED_RATIO = 10, 0.5, 2
+# So many of them are named.
+MAX_UNLEARNED = 10
 # Verdicts after fewer epochs come with a warning.
 ENOUGH = 10
 # Accused labels of so small a share are what chance leaves of a clean set.
@@ -143,24 +146,59 @@ def _measured(
     }
 
 
-def odd_class(summary: Mapping[str, Any]) -> str | None:
-    """A sentence on the class whose labels look wrong far more often than all others'.
+def unlearned_classes(summary: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], float]:
+    """Classes whose labels look wrong far more often than those of all other classes.
 
-    Its verdicts are the least to be trusted: a class that the network has not learned looks just
-    like one that is labelled badly. Nothing else tells, where there are no test images.
+    A class that the network has not learned looks just like one that is labelled badly. Nothing
+    else tells, where there are no test images.
+
+    Returns:
+        Their entries in the summary, the worst first, and the share of labels that look wrong
+        among all other classes.
     """
-    large = [entry for entry in summary["classes"] if entry["samples"] >= ODD_SAMPLES]
-    worst = max(large, key=lambda entry: entry["noise_rate"], default=None)
-    if worst is None or worst["samples"] == summary["samples"]:
+    classes: list[Mapping[str, Any]] = summary["classes"]
+    worst = sorted(classes, key=lambda entry: -entry["noise_rate"])
+    found = [
+        entry
+        for entry in worst
+        if entry["samples"] >= UNLEARNED_SAMPLES and entry["noise_rate"] > UNLEARNED_RATE
+    ]
+    others = 0.0
+    while found:  # a class that is not far enough above the others is one of them
+        names = {entry["class"] for entry in found}
+        rest = [entry for entry in classes if entry["class"] not in names]
+        samples = sum(entry["samples"] for entry in rest)
+        if samples < UNLEARNED_SAMPLES:
+            return [], 0.0
+        others = 1 - sum(entry["clean"] for entry in rest) / samples
+        left = [entry for entry in found if entry["noise_rate"] >= UNLEARNED_RATIO * others]
+        if len(left) == len(found):
+            break
+        found = left
+    return found, others
+
+
+def unlearned_warning(summary: Mapping[str, Any]) -> str | None:
+    """A warning that names the classes whose verdicts are the least to be trusted, if any."""
+    found, others = unlearned_classes(summary)
+    if not found:
         return None
-    rest = [entry for entry in summary["classes"] if entry is not worst]
-    others = 1 - sum(e["clean"] for e in rest) / sum(e["samples"] for e in rest)
-    if worst["noise_rate"] <= ODD_RATE or worst["noise_rate"] < ODD_RATIO * others:
-        return None
+    names = [f"'{clipped(entry['class'])}'" for entry in found[:MAX_UNLEARNED]]
+    shares = [f"{100 * entry['noise_rate']:.0f} %" for entry in found]
+    rest = f"of all others {100 * others:.0f} %"
+    if len(found) == 1:
+        return (
+            f"Of the images labelled {names[0]} {shares[0]} look wrong, {rest}. Maybe the network "
+            "has not learned this class: look at its images before you follow its verdicts."
+        )
+    listed = [f"{name} ({share})" for name, share in zip(names, shares, strict=False)]
+    more = len(found) - len(listed)
+    *first, last = [*listed, f"{more:,} more"] if more else listed
+    where = " Those of all classes: noise_rate in audit/summary.json." if more else ""
     return (
-        f"Of the images labelled '{clipped(worst['class'])}' {100 * worst['noise_rate']:.0f} % "
-        f"look wrong, of all others {100 * others:.0f} %. Maybe the network has not learned this "
-        "class: look at its images before you follow its verdicts."
+        f"Of the images labelled {', '.join(first)} and {last} most look wrong, {rest}.{where} "
+        "Maybe the network has not learned these classes: look at their images before you follow "
+        "their verdicts."
     )
 
 

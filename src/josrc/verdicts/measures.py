@@ -12,7 +12,7 @@ from josrc.verdicts.rule import Verdicts
 from josrc.verdicts.table import VERDICT_TITLES
 
 Measures = dict[str, float | None]
-# What `josrc apply --auto 0.9` follows.
+# What `josrc apply --auto 0.9 --auto-remove` follows.
 SURE = 0.9
 
 

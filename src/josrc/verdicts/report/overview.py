@@ -18,7 +18,12 @@ from josrc.engine.health import ended_badly
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
 from josrc.methods import get_method
-from josrc.verdicts.judge_run import how_sure, noise_span, nothing_stands_out, odd_class
+from josrc.verdicts.judge_run import (
+    how_sure,
+    noise_span,
+    nothing_stands_out,
+    unlearned_warning,
+)
 
 # Rows and columns of the matrix of confusions, and lines of the lists beside and above it.
 MATRIX, PAIRS, CLASSES = 12, 10, 200
@@ -236,9 +241,9 @@ def next_steps(
     warning = ended_badly(ended) if ended else None
     if warning:
         steps.append({"text": f"{warning} See the curves, and train again."})
-    odd = odd_class(audit)
-    if odd:
-        steps.append({"text": odd})
+    unlearned = unlearned_warning(audit)
+    if unlearned:
+        steps.append({"text": unlearned})
     if counts["mislabelled"] + counts["out_of_distribution"] == 0:
         text = "Nothing to mend stands out."
         steps.append({"link": "Look at what is borderline.", "text": text})
