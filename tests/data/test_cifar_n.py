@@ -305,3 +305,27 @@ def test_the_doctor_looks_at_images_and_at_the_labels_of_people(root, capsys):
     (root / "CIFAR-10_human.pt").unlink()
     assert josrc("doctor", "data", "cifar10n", root) == 2
     assert "CIFAR-10_human.pt is missing" in " ".join(capsys.readouterr().err.split())
+
+
+def test_arrays_in_one_file_do_as_well(tmp_path):
+    generator = np.random.default_rng(0)
+    true = np.tile(np.arange(10), 3).astype(np.uint8)
+    people_said = np.roll(true, 1)
+    images = generator.integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+    arrays = {
+        "train_images": images,
+        "train_labels": true,
+        "test_images": images[:10],
+        "test_labels": true[:10],
+        "names": np.array([f"class {number}" for number in range(10)]),
+        "worst": people_said,
+    }
+    np.savez(tmp_path / "cifar10.npz", **arrays)
+    source = load("cifar10n", tmp_path, "worst")
+    assert (source.given == people_said).all()
+    assert (source.true == true).all()
+    assert source.class_names[3] == "class 3"
+    assert (source.images.tiles(np.arange(30)) == images).all()
+    assert len(source.test_labels) == 10
+    with pytest.raises(UserError, match="lacks 'aggregate'"):
+        load("cifar10n", tmp_path, "aggregate")

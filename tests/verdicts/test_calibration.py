@@ -7,34 +7,49 @@ import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
-from josrc.verdicts.calibration import MIN_PLANTED, Calibration, calibrate, yardstick
+from josrc.verdicts.calibration import MIN_PLANTED, Calibration, calibrate
 from josrc.verdicts.foreign import foreign_evidence
 from josrc.verdicts.suggestions import suggestion_evidence
 
+# Networks that hesitate about many images, and that are sure of nearly all.
+# How much higher look-alike errors score.
+LOOK_ALIKE = 1.2
+HESITANT, SURE = np.array([0.1, 0.1, 1.0, 1.0]), np.ones(4)
+
 
 def scores(
-    rate: float, samples: int = 20_000, planted: int = 400, slope: float = 1.8, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Planted errors, other labels, and which of those are wrong.
+    rate: float,
+    samples: int = 20_000,
+    planted: int = 400,
+    slope: float = 1.5,
+    seed: int = 0,
+    alike: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Planted errors of any sort and look-alike ones, other labels, and which of those are wrong.
 
-    Scores of wrong labels are normal. Those of right ones lie far above, but for a tail that
-    becomes thinner with the level among the wrong ones, by some slope; none for a slope of 0.
+    Scores of wrong labels are normal; of look-alike ones, that share of them, they are higher.
+    Those of right ones lie far above, but for a tail that becomes thinner with the level among the
+    wrong ones, by some slope; none for a slope of 0.
     """
     generator = np.random.default_rng(seed)
     wrong = generator.random(samples) < rate
     levels = np.linspace(0.001, 0.97, 2000)
-    density = np.exp(slope * (logit(levels) - 2.2)) if slope else np.zeros(2000)
+    density = np.exp(slope * (logit(levels) - 2.2) - 1) if slope else np.zeros(2000)
     heights = np.cumsum(density) * (levels[1] - levels[0])
     place = np.searchsorted(heights, generator.random(samples))
     tail = norm.ppf(levels[np.minimum(place, 1999)])
     right = np.where(place < 2000, tail, generator.normal(8, 0.3, samples))
-    others = np.where(wrong, generator.normal(0, 1, samples), right)
-    return generator.normal(0, 1, planted), others, wrong
+    higher = LOOK_ALIKE * (generator.random(samples) < alike)
+    others = np.where(wrong, generator.normal(0, 1, samples) + higher, right)
+    errors = generator.normal(0, 1, (2, planted))
+    return errors[0], errors[1] + LOOK_ALIKE, others, wrong
 
 
-def calibrated(*arguments: float, **options: float) -> tuple[Calibration, np.ndarray, np.ndarray]:
-    planted, others, wrong = scores(*arguments, **options)  # type: ignore[arg-type]
-    found = calibrate(planted, others)
+def calibrated(
+    *arguments: float, confidence: np.ndarray = HESITANT, **options: float
+) -> tuple[Calibration, np.ndarray, np.ndarray]:
+    anyhow, alike, others, wrong = scores(*arguments, **options)  # type: ignore[arg-type]
+    found = calibrate(anyhow, alike, others, confidence)
     assert found is not None
     return found, found.p_wrong(others), wrong
 
@@ -72,15 +87,15 @@ def test_what_is_accused_is_wrong_about_as_often_as_is_promised(rate: float) -> 
 
 
 def test_where_both_lie_far_apart_all_wrong_labels_are_found() -> None:
-    found, chance, wrong = calibrated(0.05, slope=0.0, samples=2000, planted=80)
+    found, chance, wrong = calibrated(0.05, slope=0.0, samples=2000, planted=80, confidence=SURE)
     assert found.rate == pytest.approx(wrong.mean(), abs=0.02)
-    assert (chance[wrong] >= 0.5).mean() > 0.9
+    assert (chance[wrong] >= 0.5).mean() > 0.85
     assert (chance[~wrong] >= 0.5).mean() < 0.005
 
 
 def test_a_lower_score_is_never_less_likely_to_be_wrong() -> None:
-    planted, others, _ = scores(0.2)
-    found = calibrate(planted, others)
+    anyhow, alike, others, _ = scores(0.2)
+    found = calibrate(anyhow, alike, others, HESITANT)
     assert found is not None
     chance = found.p_wrong(np.sort(others))
     assert (np.diff(chance) <= 1e-12).all()
@@ -93,30 +108,67 @@ def test_the_same_scores_give_the_same_answer() -> None:
 
 
 def test_too_few_planted_errors_say_nothing() -> None:
-    planted, others, _ = scores(0.2)
-    assert calibrate(planted[: MIN_PLANTED - 1], others) is None
+    anyhow, alike, others, _ = scores(0.2)
+    assert calibrate(anyhow[: MIN_PLANTED - 1], alike, others, HESITANT) is None
 
 
-def test_look_alike_errors_are_a_measure_only_where_they_lie_as_low() -> None:
-    planted, others, _ = scores(0.05)
-    half = len(planted) // 2
-    low, high = planted[half:], planted[half:] + 4
-    assert len(yardstick(planted[:half], low, others)) == len(planted)
-    assert len(yardstick(planted[:half], high, others)) == half
+def test_without_look_alike_errors_those_of_any_sort_are_the_measure() -> None:
+    anyhow, _, others, wrong = scores(0.2)
+    found = calibrate(anyhow, np.zeros(0), others, HESITANT)
+    assert found is not None
+    assert found.rate == pytest.approx(wrong.mean(), abs=0.03)
+
+
+def test_errors_between_look_alikes_are_counted_where_the_network_is_sure() -> None:
+    found, chance, wrong = calibrated(0.2, slope=2.2, alike=0.7, confidence=SURE)
+    assert found.rate == pytest.approx(wrong.mean(), abs=0.04)
+    assert wrong[chance >= 0.5].mean() > 0.75
+    assert (chance[wrong] >= 0.5).mean() > 0.6
+    # As if all errors were of any sort, a part of them would be taken for right labels.
+    anyhow, _, others, _ = scores(0.2, slope=2.2, alike=0.7)
+    without = calibrate(anyhow, np.zeros(0), others, SURE)
+    assert without is not None
+    assert without.rate < found.rate - 0.02
+
+
+def test_where_the_network_hesitates_hard_images_are_no_look_alike_errors() -> None:
+    found, _, wrong = calibrated(0.2, slope=1.5, alike=0.0, confidence=HESITANT)
+    assert found.rate == pytest.approx(wrong.mean(), abs=0.03)
 
 
 def test_images_are_foreign_only_if_they_are_far_more_doubtful_than_planted_errors() -> None:
     generator = np.random.default_rng(3)
     planted, at_home = generator.normal(0, 1, 300), generator.normal(0, 1, 2000)
-    alike = foreign_evidence(planted, at_home, 0.1)
+    scores = [generator.normal(0, 1, count) for count in (300, 2000, 1000)]
+    alike = foreign_evidence(planted, at_home, 0.1, *scores[:2])
     assert alike is not None
     assert (alike.at(at_home) >= 0.5).mean() < 0.12
     foreign = generator.normal(4, 0.5, 1000)
-    some = foreign_evidence(planted, np.concatenate([at_home, foreign]), 0.15)
+    both = np.concatenate([at_home, foreign]), 0.15
+    some = foreign_evidence(planted, *both, scores[0], np.concatenate(scores[1:]))
     assert some is not None
     assert (some.at(foreign) >= 0.5).mean() > 0.9
     assert (some.at(at_home) >= 0.5).mean() < 0.15
-    assert foreign_evidence(planted[:20], at_home, 0.1) is None
+    assert foreign_evidence(planted[:20], at_home, 0.1, scores[0][:20], scores[1]) is None
+
+
+def test_doubt_that_comes_with_the_score_is_no_evidence_of_foreign_images() -> None:
+    generator = np.random.default_rng(5)
+    # The accused look less wrong than planted errors, and labels that do are of doubtful images.
+    planted_scores, scores = generator.normal(0, 1, 400), generator.normal(1, 0.7, 3000)
+    planted = planted_scores + generator.normal(0, 0.3, 400)
+    accused = scores + generator.normal(0, 0.3, 3000)
+    found = foreign_evidence(planted, accused, 0.2, planted_scores, scores)
+    assert found is not None
+    assert (found.at(accused) >= 0.5).mean() < 0.1
+
+
+def test_accused_that_are_less_doubtful_than_planted_errors_are_not_foreign() -> None:
+    generator = np.random.default_rng(6)
+    planted, accused = generator.normal(1, 1, 200), generator.normal(0, 1, 500)
+    found = foreign_evidence(planted, accused, 0.1, planted, planted[:1].repeat(500))
+    assert found is not None
+    assert (found.at(accused) >= 0.5).mean() < 0.05
 
 
 def test_suggestions_are_as_good_as_they_were_for_planted_errors() -> None:

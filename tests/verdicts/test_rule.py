@@ -65,6 +65,7 @@ def test_confidence_is_that_of_the_verdict_also_where_another_is_likelier(made: 
         doubts=None,
         doubt=(0.0, 1.0),
         confidence=0.8,
+        scores=np.zeros(2),
         foreign_shift=0.5,
     )
     sample = made["findings"].part(slice(300, 301))
@@ -93,7 +94,11 @@ def test_what_can_be_followed_without_a_look_is_counted_by_hand(made: Made) -> N
     # Sure: the second to fourth, sixth and seventh. Right: the second and the sixth. The third has
     # another class, the fourth is clean, the seventh is mislabelled and not foreign.
     found = measure_sure(verdicts, true, kind)
-    assert found == {"sure_share": pytest.approx(5 / 8), "sure_right": pytest.approx(2 / 5)}
+    assert found == {
+        "sure_share": pytest.approx(5 / 8),
+        "sure_right": pytest.approx(2 / 5),
+        "sure_reached": pytest.approx(2 / 3),
+    }
 
 
 def test_the_order_of_the_samples_does_not_matter(made: Made) -> None:

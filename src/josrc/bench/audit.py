@@ -1,10 +1,15 @@
-"""Verdicts against the truth: ours, from one training, beside cleanlab's, from one a fold."""
+"""Verdicts against the truth: ours, from one training, beside cleanlab's, from one a fold.
+
+Our side plants errors, as it does in everybody's own images. cleanlab has the networks that serve
+it best: stopped before they learn wrong labels by heart.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +25,12 @@ from josrc.bench.cleanlab import (
     cross_validate,
     judge_with_cleanlab,
 )
-from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, run_behind
+from josrc.bench.look_alikes import look_alikes, pairs_confused
+from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, LOOK_ALIKES
 from josrc.bench.results import AUDIT, ResultKey
-from josrc.bench.suite import begin_or_go_on, keep, what_is_missing
-from josrc.data.noise import Labels
+from josrc.bench.suite import begin_or_go_on, what_is_missing
+from josrc.config import RunConfig
+from josrc.data.noise import CLEAN, Labels
 from josrc.data.registry import open_source
 from josrc.data.source import Source
 from josrc.engine.device import choose_device, device_name
@@ -31,16 +38,25 @@ from josrc.engine.run_folder import RunFolder, versions
 from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import FolderInUseError, InterruptedRunError, TrainingFailedError, UserError
+from josrc.runs.audit import gather_evidence
+from josrc.runs.auto import planted_for
 from josrc.runs.data import with_noise_rate
-from josrc.runs.start import configure, listeners
-from josrc.verdicts.findings import Findings
-from josrc.verdicts.measures import Measures, measure, measure_sure
-from josrc.verdicts.rule import judge
+from josrc.runs.start import configure, listeners, plan
+from josrc.verdicts.judge_run import judge_labels
+from josrc.verdicts.measures import (
+    Measures,
+    measure,
+    measure_calibration,
+    measure_noise_rate,
+    measure_sure,
+)
 
 RECIPE = "augmented"
 OURS, THEIRS = AUDIT_SIDES
 # What is run unless data is named.
-DEFAULT = ("cifar80n-o", "cifar100n-c")
+DEFAULT = ("cifar100n-c", "cifar10n", "cifar80n-o", LOOK_ALIKES)
+# Epochs of cleanlab's networks. Later they know wrong labels by heart.
+THEIR_EPOCHS = 30
 
 
 def run_audits(
@@ -114,35 +130,34 @@ class _Work:
         self.key, self.console, self.trainer = key, console, trainer
         self.results, self.scratch = results, scratch
         self.title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
-        config = configure(
-            key.data,
-            recipe=RECIPE,
-            method="josrc" if key.method == OURS else "standard",
-            noise=key.cell.noise,
-            rate=key.cell.rate,
-            seed=key.seed,
-            **options,
+        ours = key.method == OURS
+        config, source = _planned(
+            key,
+            {"method": "josrc" if ours else "standard", "seed": key.seed}
+            | ({} if ours else {"epochs": THEIR_EPOCHS})
+            | {name: value for name, value in options.items() if value is not None},
         )
-        self.source = open_source(config.data)
-        self.config = with_noise_rate(config, self.source)
+        plant = planted_for(len(source)) if ours else 0.0
+        self.source = source
+        self.config = with_noise_rate(config.model_copy(update={"plant": plant}), source)
 
     def ours(self) -> dict[str, Any]:
-        """Train with Jo-SRC once, and judge by the ledger.
-
-        The paper's tables have the same run: one that was made for them serves here, and the other
-        way round.
-        """
-        run = run_behind(self.key)
-        place = self.scratch / (run or self.key).path.with_suffix("")
-        trainer, summary = self._train(self.source, place, self.title)
-        if run is not None and not (self.results / run.path).is_file():
-            keep(self.results, run, summary, trainer)
+        """Train with Jo-SRC once, and judge by what it found out."""
+        place = self.scratch / self.key.path.with_suffix("")
+        trainer, _ = self._train(self.source, place, self.title)
         begun = time.monotonic()
-        findings = Findings.of(trainer.state.ledger.arrays())
-        verdicts = judge(findings, self.source.given)
+        evidence = gather_evidence(trainer.state, self.source)
+        evidence.write(trainer.folder.evidence)
+        judged = judge_labels(trainer.state.ledger.arrays(), self.source, evidence)
         spent = time.monotonic() - begun
-        scores = (verdicts.group, 1 - verdicts.p_clean, verdicts.p_ood, verdicts.rival)
-        measures = measure(*scores, *self._truth()) | measure_sure(verdicts, *self._truth())
+        verdicts, truth = judged.verdicts, self._truth()
+        measures = measure(verdicts.group, -verdicts.score, verdicts.p_ood, verdicts.rival, *truth)
+        measures |= measure_sure(verdicts, *truth) | measure_calibration(verdicts.p_clean, truth[1])
+        accused = float(np.mean(verdicts.group != CLEAN))
+        said = judged.measured
+        measures |= measure_noise_rate(said.get("noise_rate", accused), truth[1])
+        names = ("noise_rate_low", "noise_rate_high", "estimated_precision", "estimated_recall")
+        measures |= {name: said.get(name) for name in names}
         return self._result(measures, trainer.seconds, spent)
 
     def theirs(self) -> dict[str, Any]:
@@ -161,6 +176,8 @@ class _Work:
         scores = (judged.group, judged.wrong_score, judged.ood_score, judged.suggested)
         truth = self._truth()
         measures = measure(*scores, *truth)
+        # Its own estimate is how many issues it finds.
+        measures |= measure_noise_rate(float(np.mean(judged.issue)), truth[1])
         # cleanlab can also score outliers by predictions: shown beside the score by features.
         other = measure(*scores[:2], judged.ood_score_of_predictions, scores[3], *truth)
         for name in ("auroc_ood", "average_precision_ood"):
@@ -198,8 +215,27 @@ class _Work:
         }
 
 
+def _planned(key: ResultKey, options: dict[str, Any]) -> tuple[RunConfig, Source]:
+    """The configuration of one side of a cell, and its data."""
+    if key.data == LOOK_ALIKES:
+        images, true = look_alikes(options.pop("data_root", None))
+        config, source = plan((images, true), **options)
+        assert source is not None
+        given = pairs_confused(true, key.cell.rate, config.data.noise_seed)
+        return config, replace(source, given=given, true=true)
+    rate = key.cell.rate or None  # people's labels have none
+    config = configure(key.data, recipe=RECIPE, noise=key.cell.noise, rate=rate, **options)
+    return config, open_source(config.data)
+
+
 def _in_short(found: dict[str, Any]) -> str:
     measures, seconds = found["measures"], found["seconds_training"] + found["seconds_audit"]
-    shown = {"wrong": measures["auroc_wrong"], "out of distribution": measures["auroc_ood"]}
+    shown = {
+        "accused": measures["accused"],
+        "of these wrong": measures["precision_wrong"],
+        "average precision": measures["average_precision_wrong"],
+        "noise rate": measures["noise_rate_estimated"],
+        "true": measures["noise_rate"],
+    }
     text = ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
-    return f"AUROC {text} in {seconds:.0f} s"
+    return f"{text} in {seconds:.0f} s"

@@ -60,6 +60,7 @@ class CleanlabVerdicts:
     ood_score: Array
     suggested: Array
     ood_score_of_predictions: Array
+    issue: Array
 
 
 def check_cleanlab() -> None:
@@ -149,4 +150,5 @@ def judge_with_cleanlab(folds: list[Fold], given: Labels) -> CleanlabVerdicts:
         ood_score=1 - typical,
         suggested=others.argmax(axis=1),
         ood_score_of_predictions=1 - by_predictions,
+        issue=issue,
     )

@@ -22,7 +22,10 @@ class Cell:
         """``Sym-20``."""
         if self.noise == "none":
             return "own noise"
-        return f"{'Sym' if self.noise == 'symmetric' else 'Asym'}-{self.rate * 100:.0f}"
+        if not self.rate:
+            return self.noise
+        noise = {"symmetric": "Sym", "asymmetric": "Asym"}.get(self.noise, self.noise)
+        return f"{noise}-{self.rate * 100:.0f}"
 
 
 @dataclass(frozen=True)

@@ -45,14 +45,32 @@ class Evidence:
         labels[self.planted] = self.planted_labels
         return labels
 
-    def own_findings(self, given: Labels, classes: int) -> Findings:
-        """Findings on the own labels of the samples that errors were planted on."""
+    def own_findings(self, given: Labels, classes: int, trained: Findings) -> Findings:
+        """Findings on the own labels of the samples that errors were planted on.
+
+        What the network learned of a planted label it can't say of their own: it is asked how
+        likely that is if the planted one is wrong.
+
+        Args:
+            given: the labels that all samples came with.
+            classes: how many there are.
+            trained: findings on the labels that all samples were trained with.
+        """
         assert self.planted is not None
         unknown = np.full((len(self.planted), classes), np.nan)
         own = unknown if self.own is None else self.own
-        findings = held_out_findings(own, given[self.planted], self.own_features)
+        findings = held_out_findings(own, given[self.planted], self._else(self.own_features))
         findings = replace(findings, held=np.full(len(self.planted), 2, dtype=np.int8))
-        return findings if self.own_support is None else replace(findings, support=self.own_support)
+        support = self._else(self.own_support, trained.support)
+        return findings if support is None else replace(findings, support=support)
+
+    def _else(self, own: Vector | None, planted: Vector | None = None) -> Vector | None:
+        """The probability of own labels if the planted ones, by default their features', fail."""
+        planted = self.features if planted is None else planted
+        if own is None or planted is None:
+            return own
+        chance: Vector = np.minimum(own / np.maximum(1 - planted[self.planted], 1e-6), 1.0)
+        return chance
 
     def write(self, path: Path) -> None:
         """Keep it in a file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +82,8 @@ def write_audit(
             f"{len(source):,}: it was made with other data."
         )
     evidence = Evidence() if evidence is None else evidence
-    planted = evidence.planted
-    findings = Findings.of(ledger, evidence.features)
-    labels = evidence.trained(source.given)
-    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, source.given)
-    least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
-    summary = _measured(verdicts, planted, noise_rate)
-    if planted is not None:
-        # Their own labels were kept out of training: they are judged like held-out ones.
-        own = evidence.own_findings(source.given, source.closed)
-        judged = judge_held_out(own, source.given[planted], verdicts.reference)
-        findings, verdicts = findings.replaced(planted, own), verdicts.replaced(planted, judged)
+    judged = judge_labels(ledger, source, evidence, noise_rate, ood_rate)
+    verdicts, findings = judged.verdicts, judged.findings
     parts = [AuditPart(verdicts, findings, source.given, source.ids, source.paths)]
     if source.val is not None and held_out is not None:
         val = source.val
@@ -101,14 +93,55 @@ def write_audit(
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     groups = np.concatenate([part.verdicts.group for part in parts])
     judge_duplicates(folder / DUPLICATES, groups)
-    summary = summarise(parts, source.closed_names) | summary
+    summary = summarise(parts, source.closed_names) | judged.measured
     if "noise_rate_low" not in summary:
-        summary["noise_rate_low"] = min(least, summary["noise_rate"])
+        summary["noise_rate_low"] = min(judged.least, summary["noise_rate"])
         summary["noise_rate_high"] = summary["noise_rate"]
     summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate
     summary["visits"] = int(ledger["visits"].max())
     write_summary(folder / "summary.json", summary)
     return summary
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Verdicts on the labels of all samples that were trained on.
+
+    Attributes:
+        verdicts: on the labels that they came with.
+        findings: what they rest on.
+        measured: what planted errors say of them, as ``summary.json`` has it.
+        least: the share of wrong labels if hard images are mislabelled no more often than easy
+            ones, or what is known of it.
+    """
+
+    verdicts: Verdicts
+    findings: Findings
+    measured: dict[str, Any]
+    least: float
+
+
+def judge_labels(
+    ledger: Mapping[str, NDArray[Any]],
+    source: Source,
+    evidence: Evidence,
+    noise_rate: float | None = None,
+    ood_rate: float | None = None,
+) -> Judged:
+    """Judge the labels of all samples that were trained on; see ``write_audit``."""
+    planted = evidence.planted
+    findings = Findings.of(ledger, evidence.features)
+    labels = evidence.trained(source.given)
+    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, source.given)
+    least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
+    measured = _measured(verdicts, planted, noise_rate)
+    if planted is not None:
+        # Their own labels were kept out of training: they are judged like held-out ones.
+        own = evidence.own_findings(source.given, source.closed, findings)
+        anyhow = len(planted) - len(planted) // 2  # were drawn by chance, the look-alike ones not
+        kept_out = judge_held_out(own, source.given[planted], verdicts.reference, anyhow)
+        findings, verdicts = findings.replaced(planted, own), verdicts.replaced(planted, kept_out)
+    return Judged(verdicts, findings, measured, least)
 
 
 def _measured(

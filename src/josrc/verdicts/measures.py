@@ -14,6 +14,8 @@ from josrc.verdicts.table import VERDICT_TITLES
 Measures = dict[str, float | None]
 # What `josrc apply --auto 0.9 --auto-remove` follows.
 SURE = 0.9
+# How many of the most suspicious labels somebody may look at.
+FIRST = (100, 500)
 
 
 def measure(
@@ -35,9 +37,11 @@ def measure(
         kind: 0 clean, 1 in-distribution with a wrong label, 2 out of distribution.
 
     Returns:
-        Shares in [0, 1]: ``precision_``, ``recall_`` and ``f1_`` of every verdict, ``auroc_`` and
-        ``average_precision_`` of both scores, ``suggestion_accuracy`` over all ID-noisy samples.
-        None where the data has no such samples.
+        Shares in [0, 1]: ``precision_``, ``recall_`` and ``f1_`` of every verdict, and of ``wrong``
+        for any verdict against a label, ``accused`` for their share of all; ``auroc_`` and
+        ``average_precision_`` of both scores, ``first_100_right`` and ``first_500_right`` of the
+        labels that look most wrong, ``suggestion_accuracy`` over all ID-noisy samples. None where
+        the data has no such samples.
     """
     from sklearn.metrics import precision_recall_fscore_support
 
@@ -50,12 +54,47 @@ def measure(
         for measured, values in (("precision", precision), ("recall", recall), ("f1", f1)):
             known = support[place] and not np.isnan(values[place])
             found[f"{measured}_{name}"] = values[place] if known else None
-    found |= _ranking("wrong", kind != CLEAN, wrong_score)
+    wrong, accused = kind != CLEAN, group != CLEAN
+    found |= _accusing(wrong, accused)
+    found |= _ranking("wrong", wrong, wrong_score)
+    order = np.argsort(-wrong_score, kind="stable")
+    for first in FIRST:
+        found[f"first_{first}_right"] = np.mean(wrong[order[:first]]) if wrong.any() else None
     found |= _ranking("ood", kind == OOD, ood_score)
     noisy = kind == ID
     right = suggested[noisy] == true[noisy]
     found["suggestion_accuracy"] = float(np.mean(right)) if noisy.any() else None
     return {name: None if value is None else float(value) for name, value in found.items()}
+
+
+def measure_noise_rate(rate: float, kind: NDArray[Any]) -> Measures:
+    """An estimated share of wrong labels beside the true one, foreign images counted in."""
+    true = float(np.mean(kind != CLEAN))
+    return {"noise_rate": true, "noise_rate_estimated": rate, "noise_rate_error": abs(rate - true)}
+
+
+def measure_calibration(p_clean: NDArray[Any], kind: NDArray[Any]) -> Measures:
+    """How far probabilities are from what they promise, over tenths of [0, 1].
+
+    Returns:
+        ``calibration_error``: the mean distance of ``p_clean`` from the share of right labels, and
+        ``calibration_``: of labels with a ``p_clean`` in each tenth, how many there are, the mean
+        of theirs, and the share that is right; none where there are no such labels.
+    """
+    right, tenth = kind == CLEAN, np.minimum((10 * p_clean).astype(int), 9)
+    found: Measures = {}
+    error = 0.0
+    for number in range(10):
+        there = tenth == number
+        promised, kept = (
+            (float(values[there].mean()) if there.any() else None) for values in (p_clean, right)
+        )
+        name = f"calibration_{number / 10:g}"
+        found |= {f"{name}_share": float(there.mean()), f"{name}_promised": promised}
+        found[f"{name}_right"] = kept
+        if promised is not None and kept is not None:
+            error += float(there.mean()) * abs(promised - kept)
+    return {"calibration_error": error, **found}
 
 
 def measure_sure(verdicts: Verdicts, true: Labels, kind: NDArray[Any]) -> Measures:
@@ -64,13 +103,28 @@ def measure_sure(verdicts: Verdicts, true: Labels, kind: NDArray[Any]) -> Measur
     Returns:
         ``sure_share``: of all samples, those that are called mislabelled or out of distribution
         with a confidence of at least ``SURE``. ``sure_right``: of these, the share whose verdict
-        is right, and the suggested label with it.
+        is right, and the suggested label with it. ``sure_reached``: of the labels that are accused
+        rightly, the share with such a confidence.
     """
     sure = (verdicts.group != CLEAN) & (verdicts.confidence >= SURE)
     corrected = (kind == ID) & (verdicts.suggested == true)
     right = np.where(verdicts.group == ID, corrected, verdicts.group == kind)
-    found = float(np.mean(right[sure])) if sure.any() else None
-    return {"sure_share": float(np.mean(sure)), "sure_right": found}
+    rightly = (verdicts.group != CLEAN) & (kind != CLEAN)
+    return {
+        "sure_share": float(np.mean(sure)),
+        "sure_right": float(np.mean(right[sure])) if sure.any() else None,
+        "sure_reached": float(np.mean(sure[rightly])) if rightly.any() else None,
+    }
+
+
+def _accusing(wrong: NDArray[np.bool_], accused: NDArray[np.bool_]) -> Measures:
+    """How good it is to accuse these."""
+    rightly = float(np.sum(wrong & accused))
+    precision = rightly / accused.sum() if accused.any() and wrong.any() else None
+    recall = rightly / wrong.sum() if wrong.any() else None
+    f1 = 2 * rightly / (wrong.sum() + accused.sum()) if wrong.any() else None
+    share = float(np.mean(accused))
+    return {"accused": share, "precision_wrong": precision, "recall_wrong": recall, "f1_wrong": f1}
 
 
 def _ranking(name: str, really: NDArray[np.bool_], score: NDArray[Any]) -> Measures:

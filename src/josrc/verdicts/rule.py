@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
-from josrc.verdicts.calibration import Calibration, calibrate, yardstick
+from josrc.verdicts.calibration import Calibration, calibrate
 from josrc.verdicts.confusion import Confusion, systematic_confusion
 from josrc.verdicts.findings import Findings, Vector, rows_replaced
 from josrc.verdicts.foreign import foreign_evidence
@@ -54,6 +54,9 @@ FEWEST = 20
 SUREST, FEWEST_SURE, CERTAIN = 0.1, 50, 0.9
 
 
+# Steps at which the order of all scores is kept.
+STEPS = 1001
+
 VECTORS = ("group", "suggested", "rival", "p_clean", "p_ood", "confidence", "score")
 
 
@@ -72,6 +75,7 @@ class Reference:
             where too little was in doubt.
         doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
         confidence: median confidence about images whose label is believed.
+        scores: of the labels that were trained on, in order, at even steps.
         shift: log-odds that all labels gain, or lose, where it is known how many are wrong.
         foreign_shift: the same for being foreign, where it is known how many are; minus infinity
             if none is.
@@ -82,6 +86,7 @@ class Reference:
     doubts: TwoNormals | None
     doubt: tuple[float, float]
     confidence: float
+    scores: Vector
     shift: float = 0.0
     foreign_shift: float = 0.0
     calibration: Calibration | None = None
@@ -157,8 +162,7 @@ def judge(
     confusion = systematic_confusion(findings.part(others), given[others])
     score = _score(findings, given, confusion)
     anyhow, alike = np.array_split(wrong, 2)
-    measure = yardstick(score[anyhow], score[alike], score[others])
-    calibration = calibrate(measure, score[others])
+    calibration = calibrate(score[anyhow], score[alike], score[others], findings.confidence[others])
     heaps = _label_heaps(findings.part(seen)) if calibration is None else None
     odds = _label_odds(findings, given, score, confusion, calibration or heaps)
     shift = 0.0 if noise_rate is None else -float(np.quantile(odds[others], noise_rate))
@@ -173,12 +177,15 @@ def judge(
         doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
         doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
         confidence=float(np.median(findings.confidence[believed])),
+        scores=np.quantile(score[others], np.linspace(0, 1, STEPS)),
         shift=shift,
     )
     if calibration is not None:
         usual = anyhow[p_clean[anyhow] < 0.5]
         share = float(suspect.sum() / others.sum())
-        foreign = foreign_evidence(doubt[usual], doubt[suspect], share)
+        foreign = foreign_evidence(
+            doubt[usual], doubt[suspect], share, score[usual], score[suspect]
+        )
         reference = replace(reference, foreign=foreign)
         if own is not None:
             found = wrong[p_clean[wrong] < 0.5]
@@ -216,9 +223,28 @@ def least_noise_rate(findings: Findings, verdicts: Verdicts) -> float:
     return float(min(least, np.mean(verdicts.group != CLEAN)))
 
 
-def judge_held_out(findings: Findings, given: Labels, reference: Reference) -> Verdicts:
-    """Verdicts on images that were not trained on, by what is usual in the training data."""
+def judge_held_out(
+    findings: Findings, given: Labels, reference: Reference, drawn: int | None = None
+) -> Verdicts:
+    """Verdicts on labels that were not trained on, by what is usual in the training data.
+
+    A label that is not trained on looks more wrong than one that is. But as many of them are wrong
+    as of all others, if it was chance that kept them out: so they get the scores of those, in the
+    same order.
+
+    Args:
+        findings: of the samples.
+        given: their labels.
+        reference: what is usual.
+        drawn: how many of the samples, the first ones, were drawn by chance; all, unless it is
+            said.
+    """
     score = _score(findings, given, reference.confusion)
+    by_chance = np.sort(score[:drawn][findings.visits[:drawn] > 0])
+    if len(by_chance) >= FEWEST:
+        ranks = (np.arange(len(by_chance)) + 0.5) / len(by_chance)
+        steps = np.interp(ranks, np.linspace(0, 1, STEPS), reference.scores)
+        score = np.interp(score, by_chance, steps)
     measure = reference.calibration or reference.labels
     odds = _label_odds(findings, given, score, reference.confusion, measure)
     return _verdicts(findings, expit(odds + reference.shift), score, reference)

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
+from josrc._io import readable
 from josrc.config import DataConfig
 from josrc.data.images import ArrayImages
 from josrc.data.source import Source
@@ -89,8 +92,16 @@ def default_root() -> Path:
 
 
 def read_cifar(root: Path | None, train: bool, classes: int) -> Any:
-    """Torchvision's CIFAR; it checks the published md5 before it unpickles anything."""
+    """Torchvision's CIFAR; it checks the published md5 before it unpickles anything.
+
+    A file of arrays in its place holds the same.
+    """
     folder = folder_of(root, classes)
+    arrays = arrays_file(root, classes)
+    if arrays.is_file():
+        part = "train" if train else "test"
+        images, labels, names = read_arrays(arrays, f"{part}_images", f"{part}_labels", "names")
+        return SimpleNamespace(data=images, targets=labels, classes=names.tolist())
     try:
         return torchvision_class(classes)(str(folder), train=train, download=root is None)
     except (OSError, RuntimeError) as error:
@@ -102,6 +113,19 @@ def folder_of(root: Path | None, classes: int) -> Path:
     folder = (default_root() if root is None else root).expanduser().resolve()
     inner = folder.name == torchvision_class(classes).base_folder and folder.is_dir()
     return folder.parent if inner else folder
+
+
+def arrays_file(root: Path | None, classes: int) -> Path:
+    """Where CIFAR may lie as arrays: ``cifar10.npz`` in place of torchvision's folder."""
+    return folder_of(root, classes) / f"cifar{classes}.npz"
+
+
+def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
+    """Arrays of a file by their names."""
+    with readable(path), np.load(path, allow_pickle=False) as file:
+        for lacking in [name for name in names if name not in file.files]:
+            raise UserError(f"{path} lacks '{lacking}': it holds {', '.join(file.files)}.")
+        return [file[name] for name in names]
 
 
 def _advice(folder: Path, classes: int, downloading: bool, error: Exception) -> str:

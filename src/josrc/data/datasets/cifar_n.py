@@ -50,6 +50,10 @@ def open_source(config: DataConfig) -> Source:
     """All 50,000 training images; the labels that people gave are read when they are asked for."""
     classes = CLASSES[config.name]
     path = people_file(config.root, classes)
+    arrays = cifar.arrays_file(config.root, classes)
+    if arrays.is_file() and not path.is_file():
+        source = cifar.cifar_source(config, classes, classes)
+        return replace(source, people=partial(_labels_of_arrays, arrays, len(source), classes))
     if config.noise in PEOPLE:
         _check_there(path, classes)
     source = cifar.cifar_source(config, classes, classes)
@@ -94,6 +98,12 @@ def people_labels(path: Path, true: Labels, classes: int, kind: str) -> Labels:
             f"'{CLEAN}' are not theirs.\n{_advice(path, classes)}"
         )
     return given
+
+
+def _labels_of_arrays(path: Path, samples: int, classes: int, kind: str) -> Labels:
+    """The labels of one kind, from the file that has the images as arrays."""
+    (given,) = cifar.read_arrays(path, kind)
+    return checked_labels(path, given, samples, classes)
 
 
 def _read(path: Path, classes: int) -> dict[str, Any]:
