@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -15,20 +16,22 @@ from rich.console import Console
 from josrc.bench import cleanlab as cleanlab_side
 from josrc.bench.audit import planned_audits, run_audits
 from josrc.bench.cleanlab import Fold, judge_with_cleanlab, predict
-from josrc.bench.paper import Cell
-from josrc.bench.plan import run_behind
+from josrc.bench.look_alikes import EACH, PAIRS, look_alikes, pairs_confused
+from josrc.bench.plan import AUDIT_CELLS, audit_title
 from josrc.bench.render import render, show
-from josrc.bench.results import AuditResult, ResultKey, load_results
-from josrc.bench.tables import FOLDERS, measure_cell
+from josrc.bench.results import load_results
+from josrc.bench.tables import FOLDERS
+from josrc.config import RunConfig
 from josrc.data.registry import open_source
+from josrc.data.source import Source
 from josrc.engine.state import TrainState
-from josrc.errors import UserError
+from josrc.errors import TrainingFailedError, UserError
 from josrc.runs.start import configure
 
 CELL = "audit/digits-o-symmetric-0.3"
 
 
-def bench(folder: Path, epochs: int = 1, **changes: object) -> str:
+def bench(folder: Path, epochs: int | None = 1, **changes: object) -> str:
     console = Console(record=True, width=200, file=io.StringIO())
     run_audits(
         **{  # type: ignore[arg-type]
@@ -49,11 +52,39 @@ def bench(folder: Path, epochs: int = 1, **changes: object) -> str:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
-    with pytest.MonkeyPatch.context() as patch:
-        # As if these digits were a table's, like CIFAR with the paper's noise.
-        patch.setattr("josrc.bench.audit.run_behind", lambda key: replace(key, suite="digits"))
-        bench(folder)
+    bench(folder)
     return folder
+
+
+@pytest.fixture
+def planned_runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunConfig, Source]]:
+    """What would be trained, and on what; nothing is."""
+    asked: list[tuple[RunConfig, Source]] = []
+
+    def refuse(config: RunConfig, source: Source, *rest: object) -> NoReturn:
+        asked.append((config, source))
+        raise TrainingFailedError("not today")
+
+    monkeypatch.setattr("josrc.bench.audit.Trainer", refuse)
+    return asked
+
+
+@pytest.fixture
+def photographs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """In place of CIFAR-100: as many images of each class as are taken, and some more."""
+    names = ["apple", *(name for pair in PAIRS for name in sorted(pair, reverse=True))]
+    given = np.tile(np.arange(len(names)), EACH + 5)
+
+    def tiles(rows: np.ndarray) -> np.ndarray:
+        """Each is as bright as its class."""
+        return (
+            np.ones((len(rows), 32, 32, 3), np.uint8)
+            * given[rows].astype(np.uint8)[:, None, None, None]
+        )
+
+    source = SimpleNamespace(given=given, class_names=names, images=SimpleNamespace(tiles=tiles))
+    monkeypatch.setattr("josrc.bench.look_alikes.open_source", lambda data: source)
+    return names
 
 
 def test_both_sides_are_measured_alike(done: Path) -> None:
@@ -70,34 +101,98 @@ def test_both_sides_are_measured_alike(done: Path) -> None:
         assert "cleanlab" in sides[side]["versions"]
         for value in sides[side]["measures"].values():
             assert value is None or 0 <= value <= 1
-    # cleanlab has no confidence in its verdicts, and a second way to score outliers.
+    # cleanlab says no probabilities, no confidence and no interval; it scores outliers twice.
     ours, theirs = (set(sides[side]["measures"]) for side in ("josrc", "cleanlab"))
-    assert ours - theirs == {"sure_share", "sure_right"}
+    own = {name for name in ours - theirs if not name.startswith("calibration_")}
+    assert own == {
+        *("sure_share", "sure_right", "sure_reached", "noise_rate_low", "noise_rate_high"),
+        *("estimated_precision", "estimated_recall"),
+    }
+    assert len(ours - theirs - own) == 31
     assert theirs - ours == {"auroc_ood_of_predictions", "average_precision_ood_of_predictions"}
+    assert {"accused", "f1_wrong", "first_500_right", "noise_rate_estimated"} <= ours & theirs
 
 
-def test_the_run_of_our_side_is_the_tables_run_too(done: Path) -> None:
-    run = done / "results" / "trial" / "digits/digits-o-symmetric-0.3/josrc/augmented/seed-0.json"
-    kept = json.loads(run.read_text())
-    assert kept["settings"]["name"] == "josrc"
-    assert len(kept["metrics"]["test_accuracy"]) == kept["epochs"] == 1
-    # The other way round: a run that was made for the table is not made again.
-    scratch = done / "scratch" / "trial" / "digits/digits-o-symmetric-0.3/josrc/augmented/seed-0"
-    assert json.loads((scratch / "summary.json").read_text())["final"] == kept["final"]
+def test_our_side_plants_errors_that_never_reach_the_truth(done: Path) -> None:
+    scratch = done / "scratch" / "trial" / CELL
+    ours, theirs = scratch / "josrc/augmented/seed-0", scratch / "cleanlab/augmented/seed-0"
+    source = open_source(configure("digits-o", noise="symmetric", rate=0.3).data)
+    with np.load(ours / "noise.npz") as labels, np.load(ours / "planted.npz") as planted:
+        np.testing.assert_array_equal(labels["given"], source.given)
+        np.testing.assert_array_equal(labels["kind"], source.kind)
+        assert len(planted["index"]) == 144  # a tenth of 1,436
+        assert (planted["label"] != source.given[planted["index"]]).all()
+    assert not list(theirs.rglob("planted.npz"))
+    assert source.kind is not None
+    for side in ("josrc", "cleanlab"):
+        file = done / "results" / "trial" / CELL / side / "augmented/seed-0.json"
+        rate = json.loads(file.read_text())["measures"]["noise_rate"]
+        assert rate == pytest.approx(np.mean(source.kind != 0))
 
 
-@pytest.mark.parametrize(
-    ("data", "cell", "suite"),
-    [
-        ("cifar80n-o", Cell("asymmetric", 0.4), "table2"),
-        ("cifar100n-c", Cell("symmetric", 0.2), "table1"),
-        ("cifar80n-o", Cell("symmetric", 0.3), None),
-        ("digits-o", Cell("symmetric", 0.2), None),
-    ],
-)
-def test_which_audits_have_a_run_in_the_tables(data: str, cell: Cell, suite: str | None) -> None:
-    run = run_behind(ResultKey("audit", data, cell, "josrc", "augmented", 3))
-    assert run == (suite and ResultKey(suite, data, cell, "josrc", "augmented", 3))
+def test_cleanlab_stops_early_unless_it_is_told_otherwise(
+    tmp_path: Path, planned_runs: list[tuple[RunConfig, Source]]
+) -> None:
+    text = bench(tmp_path, epochs=None)
+    assert text.count("left out. not today") == 2
+    bench(tmp_path, epochs=3)
+    chosen = [(config.method.name, config.epochs, config.plant) for config, _ in planned_runs]
+    assert chosen == [
+        ("josrc", configure("digits-o").epochs, 0.1),
+        ("standard", 30, 0),
+        ("josrc", 3, 0.1),
+        ("standard", 3, 0),
+    ]
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_cell_is_asked_for_as_it_is_called(
+    tmp_path: Path,
+    planned_runs: list[tuple[RunConfig, Source]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digits = open_source(configure("digits-o").data)
+    monkeypatch.setattr("josrc.bench.audit.open_source", lambda data: digits)
+    text = bench(tmp_path, data=["cifar10n"], cells=["none-0", "worst-0"], sides=["josrc"])
+    assert [config.data.noise for config, _ in planned_runs] == ["none", "worst"]
+    assert "josrc cifar10n clean seed 0: left out" in text
+    assert "own noise" not in text
+
+
+def test_look_alikes_are_eight_classes_in_pairs(photographs: list[str]) -> None:
+    images, true = look_alikes(None)
+    assert images.shape == (8 * EACH, 32, 32, 3)
+    assert np.bincount(true).tolist() == 8 * [EACH]
+    shown = [photographs[image[0, 0, 0]] for image in images[::EACH]]
+    assert shown == [name for pair in PAIRS for name in pair]
+
+
+def test_half_of_the_errors_between_look_alikes_are_within_a_pair() -> None:
+    true = np.repeat(np.arange(8), 2500)
+    given = pairs_confused(true, 0.1, seed=0)
+    wrong = given != true
+    # 20,000 labels: a standard deviation of the rate is 0.002, and 0.011 of the share in pairs.
+    assert wrong.mean() == pytest.approx(0.1, abs=0.008)
+    assert wrong[true == 3].mean() == pytest.approx(0.1, abs=0.02)
+    # One in seven of the errors of any sort falls on the other of the pair too.
+    within = given[wrong] // 2 == true[wrong] // 2
+    assert within.mean() == pytest.approx(1 / 2 + 1 / 14, abs=0.04)
+    np.testing.assert_array_equal(given, pairs_confused(true, 0.1, seed=0))
+    assert (given != pairs_confused(true, 0.1, seed=1)).any()
+
+
+def test_both_sides_see_the_same_look_alikes(
+    tmp_path: Path, planned_runs: list[tuple[RunConfig, Source]], photographs: list[str]
+) -> None:
+    bench(tmp_path, epochs=None, data=["look-alikes"], cells=["pairs-0.05"])
+    (ours, first), (theirs, second) = planned_runs
+    assert (ours.method.name, ours.epochs, ours.plant) == ("josrc", 100, 0.075)
+    assert (theirs.method.name, theirs.epochs, theirs.plant) == ("standard", 30, 0)
+    assert len(first) == 2000
+    assert len(second) == 1600  # four of five folds
+    np.testing.assert_array_equal(first.true, np.repeat(np.arange(8), EACH))
+    assert np.mean(first.given != first.true) == pytest.approx(0.05, abs=0.015)
+    assert np.mean(second.given != second.true) == pytest.approx(0.05, abs=0.015)
 
 
 def test_what_is_done_is_not_done_again_and_a_fold_is_a_piece(
@@ -137,26 +232,13 @@ def test_the_table_and_the_page_show_both_sides(done: Path) -> None:
     console = Console(record=True, width=250, file=io.StringIO())
     show("audit", done / "results" / "trial", console)
     text = console.export_text()
-    found = json.loads((done / "results/trial" / CELL / "josrc/augmented/seed-0.json").read_text())[
-        "measures"
-    ]
-    assert f"{100 * found['auroc_wrong']:.2f} (n=1)" in text
     page = render(load_results(done / "results" / "trial", FOLDERS))
-    assert "| label is wrong: AUROC | not run<br>cleanlab not run |" in page
-    assert f"{100 * found['f1_clean']:.2f} (n=1)<br>cleanlab" in page
-
-
-def test_a_side_that_calls_nothing_so_is_not_taken_for_one_that_was_not_run() -> None:
-    made = {"side": "josrc", "data": "digits-o", "seed": 0, "epochs": 1, "device": "cpu"}
-
-    def side(precision: float | None) -> list[AuditResult]:
-        found = {"measures": {"precision": precision}, "seconds_training": 1, "seconds_audit": 1}
-        return [AuditResult.model_validate(found | made)]
-
-    assert measure_cell("precision", side(0.5), side(None)) == "50.00 (n=1)\ncleanlab -"
-    assert measure_cell("precision", side(None), side(0.5)) == "-\ncleanlab 50.00 (n=1)"
-    assert measure_cell("precision", side(0.5), []) == "50.00 (n=1)\ncleanlab not run"
-    assert measure_cell("precision", side(None), side(None)) == ""
+    for side in ("josrc", "cleanlab"):
+        file = done / "results/trial" / CELL / side / "augmented/seed-0.json"
+        found: dict[str, Any] = json.loads(file.read_text())["measures"]
+        row = f"| digits-o<br>Sym-30 | {side}<br>n=1 | {100 * found['noise_rate']:.1f} |"
+        assert f"{row} {100 * found['accused']:.1f} |" in page
+        assert f" {100 * found['auroc_wrong']:.1f} " in text
 
 
 def test_features_are_what_the_last_layer_sees() -> None:
@@ -216,10 +298,19 @@ def test_without_cleanlab_the_way_out_is_named(
         bench(tmp_path)
 
 
-def test_the_reported_cells_are_those_of_the_docs() -> None:
+def test_every_cell_has_both_sides_and_a_place_of_its_own() -> None:
     keys = planned_audits(("cifar80n-o", "cifar100n-c"), (), ("josrc", "cleanlab"), 1)
     assert [key.path.as_posix() for key in keys[:2]] == [
         "audit/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json",
         "audit/cifar80n-o-symmetric-0.2/cleanlab/augmented/seed-0.json",
     ]
-    assert len(keys) == 6
+    assert len(keys) == 14
+    everything = planned_audits(tuple(AUDIT_CELLS), (), ("josrc", "cleanlab"), 2)
+    assert len({key.path for key in everything}) == 60
+
+
+def test_the_titles_of_cells_tell_what_they_are() -> None:
+    titles = {data: [audit_title(cell) for cell in cells] for data, cells in AUDIT_CELLS.items()}
+    assert titles["cifar100n-c"] == ["clean", "Sym-2", "Sym-5", "Sym-20", "Asym-30"]
+    assert titles["cifar10n"] == ["clean", "aggregate", "random1", "worst"]
+    assert titles["look-alikes"] == ["pairs-5", "pairs-10"]

@@ -14,7 +14,7 @@ from josrc.engine.ledger import Ledger
 from josrc.errors import UserError
 from josrc.verdicts.confusion import Confusion, systematic_confusion
 from josrc.verdicts.findings import Findings, held_out_findings
-from josrc.verdicts.measures import measure, measure_sure
+from josrc.verdicts.measures import measure_sure
 from josrc.verdicts.rule import Reference, Verdicts, judge, judge_held_out, least_noise_rate
 
 Made = dict[str, Any]
@@ -378,32 +378,3 @@ def test_held_out_images_are_judged_by_what_is_usual(made: Made) -> None:
     verdicts = judge_held_out(findings, given, reference)
     assert verdicts.group.tolist() == [0, 1, 2]
     assert verdicts.suggested.tolist() == [-1, 1, -1]
-
-
-def test_measures_by_hand() -> None:
-    kind = np.array([0, 0, 0, 1, 1, 2])
-    group = np.array([0, 0, 1, 1, 2, 2])
-    wrong = np.array([0.1, 0.2, 0.7, 0.9, 0.6, 0.8])
-    ood = np.array([0.0, 0.1, 0.2, 0.3, 0.9, 0.8])
-    found = measure(
-        group, wrong, ood, np.array([5, 5, 5, 1, 9, 5]), np.array([0, 0, 0, 1, 2, 7]), kind
-    )
-    assert found["precision_clean"] == 1
-    assert found["recall_clean"] == pytest.approx(2 / 3)
-    assert found["f1_clean"] == pytest.approx(0.8)
-    assert (found["precision_mislabelled"], found["recall_mislabelled"]) == (0.5, 0.5)
-    assert (found["precision_out_of_distribution"], found["recall_out_of_distribution"]) == (0.5, 1)
-    # Of the nine pairs of a wrong and a right label, one is in the wrong order: 0.6 below 0.7.
-    assert found["auroc_wrong"] == pytest.approx(8 / 9)
-    assert found["auroc_ood"] == pytest.approx(4 / 5)
-    assert found["average_precision_ood"] == pytest.approx(1 / 2)
-    assert found["suggestion_accuracy"] == 0.5
-
-
-def test_what_the_data_does_not_have_is_not_measured() -> None:
-    kind, group = np.array([0, 0, 1]), np.array([0, 2, 1])
-    score = np.array([0.1, 0.2, 0.9])
-    found = measure(group, score, score, group, group, kind)
-    for name in ("f1_out_of_distribution", "recall_out_of_distribution", "auroc_ood"):
-        assert found[name] is None
-    assert found["auroc_wrong"] == 1

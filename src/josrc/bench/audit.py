@@ -26,7 +26,7 @@ from josrc.bench.cleanlab import (
     judge_with_cleanlab,
 )
 from josrc.bench.look_alikes import look_alikes, pairs_confused
-from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, LOOK_ALIKES
+from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, LOOK_ALIKES, audit_title
 from josrc.bench.results import AUDIT, ResultKey
 from josrc.bench.suite import begin_or_go_on, what_is_missing
 from josrc.config import RunConfig
@@ -129,7 +129,7 @@ class _Work:
     ) -> None:
         self.key, self.console, self.trainer = key, console, trainer
         self.results, self.scratch = results, scratch
-        self.title = f"{key.method} {key.data} {key.cell.title} seed {key.seed}"
+        self.title = f"{key.method} {key.data} {audit_title(key.cell)} seed {key.seed}"
         ours = key.method == OURS
         config, source = _planned(
             key,

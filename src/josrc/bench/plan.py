@@ -133,6 +133,13 @@ AUDIT_CELLS: dict[str, tuple[Cell, ...]] = {
     "digits-o": (Cell("symmetric", 0.3), Cell("asymmetric", 0.3)),
 }
 AUDIT_SIDES = ("josrc", "cleanlab")
+# Data of the audit in which some images belong to no class.
+WITH_FOREIGN = ("cifar80n-o", "digits-o")
+
+
+def audit_title(cell: Cell) -> str:
+    """``Sym-20``. To an audit, data without added noise is clean."""
+    return "clean" if cell.noise == "none" else cell.title
 
 
 def find_suite(name: str) -> Suite:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,10 +14,26 @@ from rich.text import Text
 
 from josrc._console import say
 from josrc._io import write_text
-from josrc.bench.figures import Figure, figures_of, write_figure
+from josrc.bench.audit_tables import audit_table, three_verdicts_table
+from josrc.bench.calibration_figure import (
+    CALIBRATION,
+    CALIBRATION_NOTE,
+    CALIBRATION_TITLE,
+    calibration_curves,
+    write_calibration,
+)
+from josrc.bench.figures import figures_of, write_figure
 from josrc.bench.paper import METHOD_TITLES, TABLES
 from josrc.bench.results import Results, load_results
-from josrc.bench.tables import FOLDERS, VIEWS
+from josrc.bench.tables import (
+    FOLDERS,
+    TableView,
+    ablation_table,
+    accuracy_table,
+    backbone_table,
+    own_table,
+    selection_table,
+)
 from josrc.errors import UserError
 
 NOTE = (
@@ -33,6 +49,23 @@ NOTE = (
     "Asym-40, for every method that forgets: a guess for all but JoCoR."
 )
 
+# The tables of each suite, in the order of the paper.
+VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
+    "table1": (accuracy_table,),
+    "table2": (accuracy_table,),
+    "table3": (backbone_table,),
+    "table4": (backbone_table,),
+    "selection": (selection_table,),
+    "ablation": (ablation_table,),
+    "others-c": (own_table,),
+    "others-o": (own_table,),
+    "digits": (own_table,),
+    "audit": (audit_table, three_verdicts_table),
+}
+
+# In the terminal methods have room for their whole names.
+NAME_WIDTH = max(map(len, METHOD_TITLES.values()))
+
 # A file beside the results: what a reader should know of single runs.
 NOTES = "notes.md"
 
@@ -43,28 +76,72 @@ FIGURES_NOTE = (
 
 
 def show(suite: str, root: Path, console: Console) -> None:
-    """Print a table of the paper beside ours."""
+    """Print a table of the paper beside ours, or the tables of an audit."""
     if suite not in VIEWS:
         raise UserError(f"Unknown suite '{suite}'. Known: {', '.join(VIEWS)}.")
     results = load_results(root, FOLDERS)
-    view = VIEWS[suite](suite, results)
-    # Six columns of a terminal's 80 characters: no room for vertical lines, methods stay whole.
-    table = Table(
-        Column(view.header[0], min_width=max(map(len, METHOD_TITLES.values()))),
-        *view.header[1:],
-        title=view.title,
-        box=box.HORIZONTALS,
-        padding=(0, 1, 0, 0),
-        show_lines=True,
-    )
-    for row in view.rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
-    console.print(Text(view.note))
+    for view_of in VIEWS[suite]:
+        _print(view_of(suite, results), console)
     for problem in results.problems:
         say(console, f"skipped {problem}")
     if not results.runs and not results.audits:
         say(console, f"There are no results in {root.absolute()}. Elsewhere: --results FOLDER.")
+
+
+def _print(view: TableView, console: Console) -> None:
+    for part in _fitting(view, console.width):
+        # Six columns of a terminal's 80 characters: no room for vertical lines.
+        table = Table(
+            *(Column(view.header[column], width=width) for column, width in part.items()),
+            title=view.title,
+            box=box.HORIZONTALS,
+            padding=(0, 1, 0, 0),
+            show_lines=True,
+        )
+        for row in view.rows:
+            table.add_row(*(Text(row[column]) for column in part))
+        console.print(table)
+    console.print(Text(view.note))
+
+
+def _fitting(view: TableView, width: int) -> list[dict[int, int]]:
+    """The columns in as few parts as fit a terminal without cutting a word, with their widths.
+
+    Those that name a row are in every part.
+    """
+    texts = ["\n".join(column) for column in zip(view.header, *view.rows, strict=True)]
+    words, lines = (
+        [max(map(len, pieces)) for pieces in split]
+        for split in (map(str.split, texts), map(str.splitlines, texts))
+    )
+    words[0] = max(words[0], NAME_WIDTH)
+    names = {column: words[column] for column in range(view.names)}
+    parts = [names]
+    for column in range(view.names, len(view.header)):
+        widened = parts[-1] | {column: words[column]}
+        if _spare(widened, width) >= 0 or parts[-1] == names:
+            parts[-1] = widened
+        else:
+            parts.append(names | {column: words[column]})
+    return [_widened(part, lines, width) for part in parts]
+
+
+def _spare(part: dict[int, int], width: int) -> int:
+    """Characters that are left: two part the columns, one is the margin."""
+    return width - 1 - sum(part.values()) - 2 * len(part)
+
+
+def _widened(part: dict[int, int], lines: list[int], width: int) -> dict[int, int]:
+    """What is left of a terminal's width goes to the columns whose lines are broken most."""
+    part = dict(part)
+    broken = {column: lines[column] - given for column, given in part.items()}
+    for _ in range(_spare(part, width)):
+        column = max(broken, key=lambda column: broken[column])
+        if broken[column] <= 0:
+            break
+        part[column] += 1
+        broken[column] -= 1
+    return part
 
 
 def write_results(root: Path, page: Path) -> None:
@@ -74,6 +151,8 @@ def write_results(root: Path, page: Path) -> None:
     results = load_results(root, FOLDERS)
     for figure in figures_of(results):
         write_figure(figure, results, root / "figures")
+    if calibration_curves(results):
+        write_calibration(results, root / "figures")
     beside = Path(os.path.relpath(root / "figures", page.parent)).as_posix()
     notes = root / NOTES
     write_text(page, render(results, beside, notes.read_text() if notes.is_file() else ""))
@@ -89,13 +168,15 @@ def render(results: Results, figures: str = "results/figures", notes: str = "") 
     """
     lines = ["# Results", "", "Written by `josrc bench render` from `results/`. Do not edit.", ""]
     lines += [NOTE, *(["", notes.strip()] if notes else [])]
-    for name, view_of in VIEWS.items():
-        view = view_of(name, results)
+    for view in (view_of(name, results) for name, views in VIEWS.items() for view_of in views):
         lines += ["", f"## {view.title}", "", view.note, "", *_markdown(view.header, view.rows)]
     lines += ["", "## Figures", "", FIGURES_NOTE, ""]
     shown = figures_of(results)
     for figure in shown:
-        lines += [*_figure(figure, quote(figures)), ""]
+        lines += [*_figure(figure.title, figure.name, quote(figures)), ""]
+    if calibration_curves(results):
+        shown_as = _figure(CALIBRATION_TITLE, CALIBRATION, quote(figures))
+        lines += [*shown_as, "", CALIBRATION_NOTE, ""]
     plain = {figure.suite for figure in shown if figure.recipe == "plain"}
     absent = [table.title for suite, table in TABLES.items() if suite not in plain]
     if absent:
@@ -106,9 +187,9 @@ def render(results: Results, figures: str = "results/figures", notes: str = "") 
     return "\n".join(lines) + "\n"
 
 
-def _figure(figure: Figure, folder: str) -> list[str]:
-    picture, table = f"{folder}/{figure.name}.png", f"{folder}/{figure.name}.csv"
-    return [f"### {figure.title}", "", f"![{figure.title}]({picture})", "", f"[CSV]({table})"]
+def _figure(title: str, name: str, folder: str) -> list[str]:
+    picture, table = f"{folder}/{name}.png", f"{folder}/{name}.csv"
+    return [f"### {title}", "", f"![{title}]({picture})", "", f"[CSV]({table})"]
 
 
 def _runs(results: Results) -> list[str]:

@@ -15,8 +15,8 @@ from josrc.bench.paper import (
     Cell,
     Score,
 )
-from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, RELEASED, SUITES, Entry, Suite
-from josrc.bench.results import AUDIT, AuditResult, Result, Results, place_of
+from josrc.bench.plan import RELEASED, SUITES, Entry, Suite
+from josrc.bench.results import AUDIT, Result, Results, place_of
 from josrc.runs.plots import GROUP_TITLES
 
 NOT_RUN = "not run"
@@ -36,12 +36,14 @@ class TableView:
         note: what a reader must know to read it.
         header: a title a column.
         rows: the cells; lines in a cell are parted by a newline.
+        names: how many columns, the first ones, name a row.
     """
 
     title: str
     note: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]] = field(default_factory=list)
+    names: int = 1
 
 
 def measured(values: Sequence[float], failed: int = 0) -> str:
@@ -253,90 +255,3 @@ def backbone_table(name: str, results: Results) -> TableView:
         rest = [measured(values) if values else "" for values in (last, [r.best for r in runs])]
         view.rows.append((title, row.backbone, *cells, *rest))
     return view
-
-
-MEASURES = {
-    "precision_clean": "clean: precision",
-    "recall_clean": "clean: recall",
-    "f1_clean": "clean: F1",
-    "precision_mislabelled": "mislabelled: precision",
-    "recall_mislabelled": "mislabelled: recall",
-    "f1_mislabelled": "mislabelled: F1",
-    "precision_out_of_distribution": "out of distribution: precision",
-    "recall_out_of_distribution": "out of distribution: recall",
-    "f1_out_of_distribution": "out of distribution: F1",
-    "auroc_wrong": "label is wrong: AUROC",
-    "average_precision_wrong": "label is wrong: average precision",
-    "auroc_ood": "out of distribution: AUROC",
-    "average_precision_ood": "out of distribution: average precision",
-    "auroc_ood_of_predictions": "the same of predictions, not features: AUROC",
-    "average_precision_ood_of_predictions": "the same of predictions: average precision",
-    "suggestion_accuracy": "suggested label right",
-    "sure_share": "not clean with confidence 0.9 or more: share of all",
-    "sure_right": "of these, right with their suggestion",
-}
-
-
-def audit_table(name: str, results: Results) -> TableView:
-    """Verdicts against the truth: a row a measure, a column a cell; cleanlab on the second line."""
-    cells = [(data, cell) for data, cells in AUDIT_CELLS.items() for cell in cells]
-    view = TableView(
-        "Verdicts against the truth (not in the paper)",
-        "In %. First line: one training with Jo-SRC, verdicts from its ledger. Second line: "
-        "cleanlab, and how far ours is ahead of it; it has the predictions and features of five "
-        "networks, each trained the plain way on four fifths of the data. An outlier by its "
-        "Datalab's default counts as out of distribution, any other label issue as mislabelled. A "
-        "suggestion is the likeliest class other than the given label, for all samples of a class "
-        "with a wrong label. Seconds are of training (with compilation), and of what follows it.",
-        ("measure", *(f"{data} {cell.title}" for data, cell in cells)),
-    )
-    josrc, cleanlab = (
-        [results.audits_at(place_of(AUDIT, data, cell, side, "augmented")) for data, cell in cells]
-        for side in AUDIT_SIDES
-    )
-    found = list(zip(josrc, cleanlab, strict=True))
-    for key, title in MEASURES.items():
-        view.rows.append((title, *(measure_cell(key, *sides) for sides in found)))
-    for key, title in (("seconds_training", "seconds of training"), ("seconds_audit", "and then")):
-        view.rows.append((title, *("\n".join(_seconds(s, key) for s in sides) for sides in found)))
-    return view
-
-
-def measure_cell(key: str, ours: Sequence[AuditResult], theirs: Sequence[AuditResult]) -> str:
-    """A measure of both sides, and how far ours is ahead; empty where it has no meaning.
-
-    A dash where one side was run and has no such value: nothing was called so, say.
-    """
-    own, other = (
-        [100 * value for run in runs if (value := run.measures.get(key)) is not None]
-        for runs in (ours, theirs)
-    )
-    if (ours or theirs) and not own and not other:
-        return ""
-    first, second = (
-        measured(values) if values or not runs else "-"
-        for values, runs in ((own, ours), (other, theirs))
-    )
-    lines = [first, f"cleanlab {second}"]
-    if own and other:
-        lines[1] += f", {statistics.fmean(own) - statistics.fmean(other):+.2f}"
-    return "\n".join(lines)
-
-
-def _seconds(runs: Sequence[AuditResult], key: str) -> str:
-    return f"{statistics.fmean(getattr(run, key) for run in runs):.1f}" if runs else NOT_RUN
-
-
-# In the order of the paper.
-VIEWS: dict[str, Callable[[str, Results], TableView]] = {
-    "table1": accuracy_table,
-    "table2": accuracy_table,
-    "table3": backbone_table,
-    "table4": backbone_table,
-    "selection": selection_table,
-    "ablation": ablation_table,
-    "others-c": own_table,
-    "others-o": own_table,
-    "digits": own_table,
-    "audit": audit_table,
-}

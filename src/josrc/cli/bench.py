@@ -79,7 +79,7 @@ def bench_show(
     ],
     results: Results = Path("results"),
 ) -> None:
-    """Show a table: the paper's number, ours, and the difference."""
+    """Show a table: the paper's number, ours, and the difference; or the verdicts of an audit."""
     from josrc._console import Terminal
     from josrc.bench.render import show
 
@@ -165,9 +165,14 @@ def bench_speed(
 @app.command("audit")
 def bench_audit(
     data: Annotated[
-        list[str] | None, typer.Option(help="cifar80n-o, cifar100n-c (both by default), digits-o.")
+        list[str] | None,
+        typer.Option(
+            help="cifar100n-c, cifar10n, cifar80n-o, look-alikes (these by default), digits-o."
+        ),
     ] = None,
-    cells: Cells = None,
+    cells: Annotated[
+        list[str] | None, typer.Option(help="Only these: none-0, symmetric-0.05, worst-0 ...")
+    ] = None,
     sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
     epochs: Epochs = None,
@@ -177,7 +182,10 @@ def bench_audit(
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Compare verdicts with the truth, ours beside cleanlab's."""
+    """Compare verdicts with the truth, ours beside cleanlab's.
+
+    Ours are of one training with planted errors, cleanlab's of five plain ones of 30 epochs.
+    """
     from josrc._console import Terminal
     from josrc.bench.audit import run_audits
 
