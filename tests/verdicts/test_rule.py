@@ -212,21 +212,21 @@ def losing(made: Made, given: np.ndarray, rival: np.ndarray, share: float = 0.9)
 
 
 def test_losing_to_a_rival_counts_where_many_labels_have_one_that_stands_out(made: Made) -> None:
-    # Of ten labels so many lose to the next class; the others to all classes alike.
-    given = np.repeat(np.arange(10), 36)
-    next_class = (given + 1) % 10
-    alike = (given + 1 + np.tile(np.arange(36) % 9, 10)) % 10
+    # Of twenty labels so many lose to the next class; the others to all classes alike.
+    given = np.repeat(np.arange(20), 38)
+    next_class = (given + 1) % 20
+    alike = (given + 1 + np.tile(np.arange(38) % 19, 20)) % 20
     counted = []
-    for labels in (1, 2, 3, 5, 8):
+    for labels in (2, 9, 10, 13, 16):
         findings = losing(made, given, np.where(given < labels, next_class, alike))
         confusion = systematic_confusion(findings, given)
-        assert confusion.prevalence == labels / 10
+        assert confusion.prevalence == labels / 20
         evidence = confusion.evidence(findings, given)
         assert (evidence[given >= labels] == 0).all(), "no rival of theirs stands out"
-        assert len(np.unique(evidence[given < labels])) == 1
+        assert np.ptp(evidence[given < labels]) < 0.2, "the others lose to all of them alike"
         counted.append(evidence[0])
     none, few, some, half, most = counted
-    assert (none, few) == (0, 0), "of a few labels it may be chance"
+    assert (none, few) == (0, 0), "classes that look alike are as many"
     assert 0 < some < half
     assert half == most
     # The more often a sample loses to it, the more it counts.
@@ -238,7 +238,7 @@ def test_losing_to_a_rival_counts_where_many_labels_have_one_that_stands_out(mad
     assert (np.diff(evidence) > 0).all()
 
 
-@pytest.mark.parametrize(("classes", "counts"), [(2, False), (4, False), (5, True)])
+@pytest.mark.parametrize(("classes", "counts"), [(4, False), (5, True)])
 def test_of_few_classes_one_is_always_the_nearest_and_no_habit(
     made: Made, classes: int, counts: bool
 ) -> None:
@@ -249,13 +249,27 @@ def test_of_few_classes_one_is_always_the_nearest_and_no_habit(
     assert ((confusion.evidence(findings, given) > 0) == counts).all()
 
 
+def test_classes_that_are_taken_for_each_other_look_alike_and_are_no_habit(made: Made) -> None:
+    given = np.repeat(np.arange(20), 40)
+    both_ways = losing(made, given, given ^ 1)
+    confusion = systematic_confusion(both_ways, given)
+    assert (confusion.evidence(both_ways, given) == 0).all()
+    # The even ones lose to the odd ones far more often than the other way round.
+    row = np.arange(len(given)) % 40
+    rarely = (given % 2 == 1) & (row >= 4)
+    one_way = replace(both_ways, rival_share=np.where(rarely, 0.0, both_ways.rival_share))
+    weight = systematic_confusion(one_way, given).of(given, given ^ 1)
+    assert (weight[given % 2 == 0] > 0.3).all()
+    assert (weight[given % 2 == 1] == 0).all()
+
+
 @pytest.mark.parametrize("classes", [2, 8])
 def test_a_label_that_systematically_stands_for_another_class_is_seen_through(
     made: Made, classes: int
 ) -> None:
     # Labels that are learned in part: by their probability alone they look right. Few images are
     # foreign.
-    rows = np.append(np.tile(np.arange(360), 5), np.arange(360, 400))
+    rows = np.append(np.tile(np.arange(360), 15), np.arange(360, 400))
     generator = np.random.default_rng(4)
     kind, given = made["kind"][rows], generator.integers(0, classes, len(rows))
     wrong = kind == 1

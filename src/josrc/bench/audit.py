@@ -42,7 +42,7 @@ from josrc.runs.audit import gather_evidence
 from josrc.runs.auto import planted_for
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure, listeners, plan
-from josrc.verdicts.judge_run import judge_labels
+from josrc.verdicts.judge_run import Judged, judge_labels
 from josrc.verdicts.measures import (
     Measures,
     measure,
@@ -150,14 +150,7 @@ class _Work:
         evidence.write(trainer.folder.evidence)
         judged = judge_labels(trainer.state.ledger.arrays(), self.source, evidence)
         spent = time.monotonic() - begun
-        verdicts, truth = judged.verdicts, self._truth()
-        measures = measure(verdicts.group, -verdicts.score, verdicts.p_ood, verdicts.rival, *truth)
-        measures |= measure_sure(verdicts, *truth) | measure_calibration(verdicts.p_clean, truth[1])
-        accused = float(np.mean(verdicts.group != CLEAN))
-        said = judged.measured
-        measures |= measure_noise_rate(said.get("noise_rate", accused), truth[1])
-        names = ("noise_rate_low", "noise_rate_high", "estimated_precision", "estimated_recall")
-        measures |= {name: said.get(name) for name in names}
+        measures = measure_ours(judged, *self._truth())
         return self._result(measures, trainer.seconds, spent)
 
     def theirs(self) -> dict[str, Any]:
@@ -213,6 +206,17 @@ class _Work:
             "device": device_name(choose_device(self.config.device)),
             "versions": versions(),
         }
+
+
+def measure_ours(judged: Judged, true: Labels, kind: NDArray[np.int8]) -> Measures:
+    """Everything that is measured of our side."""
+    verdicts, said = judged.verdicts, judged.measured
+    found = measure(verdicts.group, -verdicts.score, verdicts.p_ood, verdicts.rival, true, kind)
+    found |= measure_sure(verdicts, true, kind) | measure_calibration(verdicts.p_clean, kind)
+    accused = float(np.mean(verdicts.group != CLEAN))
+    found |= measure_noise_rate(said.get("noise_rate", accused), kind)
+    names = ("noise_rate_low", "noise_rate_high", "estimated_precision", "estimated_recall")
+    return found | {name: said.get(name) for name in names}
 
 
 def _planned(key: ResultKey, options: dict[str, Any]) -> tuple[RunConfig, Source]:

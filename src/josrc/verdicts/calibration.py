@@ -8,19 +8,19 @@ between look-alikes, as people make them, as the planted look-alike ones are. Ri
 at low levels and become more frequent ever faster, on logarithmic scales along a line: a steep one
 where the network is sure of nearly all images, a flatter one where it hesitates about many. So the
 number of labels at each level is the sum of three curves, and how much there is of each can be
-told. That is mixture proportion estimation (Blanchard, Lee and Scott, 2010) with a shape for the
-part that is not known, since no level is free of right labels.
+told, more or less surely. That is mixture proportion estimation (Blanchard, Lee and Scott, 2010)
+with a shape for the part that is not known, since no level is free of right labels. Often more than
+one sum fits: what is said is the mean of all that do, each by how likely it is, and the interval
+holds nine tenths of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 
 Numbers = NDArray[np.float64]
@@ -30,7 +30,7 @@ BINS, HIGH, HIGHEST = 20, 0.95, 0.98
 # Levels from which on right labels are counted.
 TOPS = (HIGH, HIGHEST)
 # Points at which a bin's curves are taken.
-POINTS = 8
+POINTS = 4
 # Right labels: the level (as log-odds) of which the height of their line is told, that height as a
 # logarithm, by how much it differs, and from how many times that on it may be any lower number.
 # Their slope where the network hesitates about many images and where it is sure of nearly all, as
@@ -39,22 +39,25 @@ POINTS = 8
 # symmetric 2 and 20 %, asymmetric 20 %, by instance 30 %, with foreign images, people's labels
 # (random 1 and 2); on both sets whole, with 200 epochs: symmetric 2 and 20 %, people's (random 1);
 # and on scikit-learn's digits with 0, 5 and 15 %.
-PIVOT, HEIGHT, HEIGHT_SPREAD, FAR = 2.2, -1.0, 0.3, 2.0
+PIVOT, HEIGHT, HEIGHT_SPREAD, FAR = 2.2, -1.0, 0.5, 2.0
 SURENESS, SLOPES = (0.4, 0.9), (1.5, 2.2)
 SLOPE_SPREAD = 0.08
 # How unlikely it is that all wrong labels are look-alike ones: a power of the share that is not,
 # for the same two. Where the network hesitates, look-alike errors can't be told from right labels.
-ANYHOW = (30.0, 3.0)
-# How far the rate may be off because labels are not as the curves say: this share of it, and no
-# more than so much.
-OFF, MAX_OFF = 0.15, 0.025
+ANYHOW = (30.0, 1.5)
+# How far the rate may be off because labels are not as the curves say: this share of it, but so
+# much at least and at most.
+OFF, MIN_OFF, MAX_OFF = 0.1, 0.003, 0.01
 # Fewer planted errors of any sort say too little.
 MIN_PLANTED = 20
-# Draws behind the interval, and the share of them that lies inside of it.
-DRAWS, INSIDE = 100, 0.9
-# Of a fit: height and slope of right labels, logits of the share of wrong ones and of look-alike
-# ones among them.
-BOUNDS = [(-12.0, 3.0), (0.5, 8.0), (-9.0, 3.0), (-6.0, 6.0)]
+# The share of the sums that lies inside of the interval.
+INSIDE = 0.9
+# How the sums that fit are found: so many of the first tries go on, so many steps each, the last of
+# which count.
+TRIES, WALKERS, STEPS, COUNTED = 4000, 200, 240, 120
+# Of a sum: height and logarithm of the slope of right labels, logits of the share of wrong ones and
+# of look-alike ones among them.
+LOWEST, TOP = np.array([-12.0, -1.0, -9.0, -7.0]), np.array([3.0, 2.1, 3.0, 7.0])
 
 
 @dataclass(frozen=True)
@@ -109,30 +112,16 @@ def calibrate(
         return None
     low, high = np.quantile(confidence, [0.25, 0.75]) + 1e-9
     usual = _Usual(*(float(np.interp(low / high, SURENESS, by)) for by in (SLOPES, ANYHOW)))
-    starts = [
-        np.array([height, usual.slope, share, kind])
-        for height in (HEIGHT, HEIGHT - 4)
-        for share in (-6.0, -3.0, -1.0)
-        for kind in (-3.0, 0.0)
-    ]
-    fit = _fit(anyhow, alike, others, usual, starts)
-    # Which errors were planted is chance, and so is which of them look how wrong.
-    generator = np.random.default_rng(0)
-
-    def again(values: Numbers) -> Numbers:
-        return generator.choice(values, len(values)) if len(values) else values
-
-    rates = [
-        _fit(again(anyhow), again(alike), again(others), usual, [fit.curves]).rate
-        for _ in range(DRAWS)
-    ]
-    below, above = np.quantile(rates, [(1 - INSIDE) / 2, (1 + INSIDE) / 2])
-    off = min(OFF * fit.rate, MAX_OFF)
-    interval = max(0.0, min(below, fit.rate) - off), min(1.0, max(above, fit.rate) + off)
     known = np.sort(anyhow)
-    return Calibration(
-        known, fit.rate, float(interval[0]), float(interval[1]), *_by_level(fit, known, others)
-    )
+    edges = np.quantile(anyhow, EDGES)
+    density = _smooth(_counts(alike, edges) / max(len(alike), 1)) / WIDTHS
+    curves = _likely(_Labels(_counts(others, edges), len(others), len(anyhow), density, usual))
+    rates = expit(curves[:, 2])
+    rate = float(rates.mean())
+    below, above = np.quantile(rates, [(1 - INSIDE) / 2, (1 + INSIDE) / 2])
+    off = min(max(OFF * rate, MIN_OFF), MAX_OFF)
+    interval = max(0.0, float(below) - off), min(1.0, float(above) + off)
+    return Calibration(known, rate, *interval, *_by_level(curves, density, known, others))
 
 
 @dataclass(frozen=True)
@@ -144,29 +133,89 @@ class _Usual:
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """What the labels at each level consist of.
+class _Labels:
+    """What the curves must add up to.
 
     Attributes:
-        curves: height and slope of right labels, logits of the share of wrong ones and of the
-            look-alike ones among them.
-        alike: density of look-alike errors in each bin of levels.
+        counts: labels in each bin of levels.
+        total: all labels.
+        planted: planted errors of any sort.
+        alike: density of planted look-alike errors in each bin.
+        usual: what is likely whatever they are.
     """
 
-    curves: Numbers
+    counts: Numbers
+    total: int
+    planted: int
     alike: Numbers
+    usual: _Usual
 
-    @property
-    def rate(self) -> float:
-        return float(expit(self.curves[2]))
+    def likelihood(self, curves: Numbers) -> Numbers:
+        """Logarithm of how likely sums of curves are, ``(sums, 4)``, but for a constant."""
+        right, wrong = _densities(curves, LEVELS.ravel(), np.repeat(self.alike, POINTS))
+        there = (right + wrong).reshape(len(curves), -1, POINTS).mean(axis=2)
+        expected = self.total * WIDTHS * there + 1e-9
+        # A bin holds so many planted errors, give or take their square root: its own share is as
+        # uncertain as a count of them, which makes the counts of the others negative binomial.
+        sure = self.planted * WIDTHS
+        fits = self.counts * np.log(expected / (expected + sure)) + sure * np.log(
+            sure / (expected + sure)
+        )
+        height = (curves[:, 0] - HEIGHT) / HEIGHT_SPREAD
+        slope = (curves[:, 1] - np.log(self.usual.slope)) / SLOPE_SPREAD
+        # Where no right label gets as far down as planted errors, the line may lie far below.
+        far = np.maximum(0.0, -height - FAR)
+        unlikely = (height + far) ** 2 + FAR * np.log1p(far**2) + slope**2
+        # All shares of look-alike errors are as likely, but for the power of those of any sort.
+        kind = log_expit(curves[:, 3]) + (1 + self.usual.anyhow) * log_expit(-curves[:, 3])
+        possible = ((curves >= LOWEST) & (curves <= TOP)).all(axis=1)
+        found: Numbers = np.where(possible, fits.sum(axis=1) - unlikely / 2 + kind, -np.inf)
+        return found
 
-    def densities(self, level: Numbers) -> tuple[Numbers, Numbers]:
-        """Of right labels and of wrong ones, at levels between 0 and 1."""
-        alike = self.alike[np.minimum(np.searchsorted(EDGES, level), BINS)]
-        return _densities(self.curves, level, alike)
+
+def _likely(labels: _Labels) -> Numbers:
+    """Sums of curves, as often as they are likely, ``(sums, 4)``.
+
+    Walkers that step along the lines between them (Goodman and Weare, Ensemble samplers with affine
+    invariance, 2010) find their way where shares and slopes make up for each other.
+    """
+    generator = np.random.default_rng(0)
+    tries = np.column_stack(
+        [
+            HEIGHT
+            + HEIGHT_SPREAD * np.where(np.arange(TRIES) % 4, 1, 8) * generator.normal(size=TRIES),
+            np.log(labels.usual.slope) + SLOPE_SPREAD * generator.normal(size=TRIES),
+            generator.uniform(-8.0, 1.5, TRIES),
+            generator.uniform(-5.0, 3.0, TRIES),
+        ]
+    )
+    chance = labels.likelihood(tries)
+    # Somewhat better tries are not taken for the only ones: the walkers have time to find out.
+    weight = np.exp((chance - chance.max()) / 10)
+    walkers = tries[generator.choice(TRIES, WALKERS, p=weight / weight.sum())]
+    walkers += generator.normal(0, 1e-3, walkers.shape)
+    chance, half, found = labels.likelihood(walkers), WALKERS // 2, []
+    for step in range(STEPS):
+        for moving, standing in (
+            (slice(half), slice(half, None)),
+            (slice(half, None), slice(half)),
+        ):
+            stretch = (1 + generator.random(half)) ** 2 / 2
+            other = walkers[standing][generator.integers(half, size=half)]
+            there = other + stretch[:, None] * (walkers[moving] - other)
+            new = labels.likelihood(there)
+            gain = (walkers.shape[1] - 1) * np.log(stretch) + new - chance[moving]
+            goes = np.log(generator.random(half)) < gain
+            walkers[moving] = np.where(goes[:, None], there, walkers[moving])
+            chance[moving] = np.where(goes, new, chance[moving])
+        if step >= STEPS - COUNTED and step % 5 == 0:
+            found.append(walkers.copy())
+    return np.concatenate(found)
 
 
-def _by_level(fit: _Fit, planted: Numbers, others: Numbers) -> tuple[Numbers, Numbers]:
+def _by_level(
+    curves: Numbers, alike: Numbers, planted: Numbers, others: Numbers
+) -> tuple[Numbers, Numbers]:
     """Densities of right and wrong labels between each planted error and the next.
 
     At the highest levels the line that right labels follow ends among all the labels that nobody
@@ -174,48 +223,22 @@ def _by_level(fit: _Fit, planted: Numbers, others: Numbers) -> tuple[Numbers, Nu
     """
     count = len(planted)
     level = (np.arange(count + 1) + 0.5) / (count + 1)
-    right, wrong = fit.densities(level)
+    there = alike[np.minimum(np.searchsorted(EDGES, level), BINS)]
+    sums = [_densities(some, level, there) for some in np.array_split(curves, len(curves) // 100)]
+    right, wrong = (np.concatenate(parts).mean(axis=0) for parts in zip(*sums, strict=True))
     tops = [*np.minimum(np.searchsorted(level, TOPS), count).tolist(), count, count + 1]
     for first, last in pairwise(tops):
         if first == last:
             continue
         lower, upper = planted[first - 1], planted[last - 1] if last <= count else np.inf
-        there = np.mean((others > lower) & (others <= upper)) * (count + 1) / (last - first)
-        right[first:last] = np.maximum(right[first:last], there - wrong[first:last])
+        found = np.mean((others > lower) & (others <= upper)) * (count + 1) / (last - first)
+        right[first:last] = np.maximum(right[first:last], found - wrong[first:last])
     return right, wrong
 
 
 EDGES = np.append(np.linspace(0, HIGH, BINS + 1)[1:], HIGHEST)
 WIDTHS = np.diff(EDGES, prepend=0)
 LEVELS = (EDGES - WIDTHS)[:, None] + WIDTHS[:, None] * (np.arange(POINTS) + 0.5) / POINTS
-
-
-def _fit(
-    anyhow: Numbers, alike: Numbers, others: Numbers, usual: _Usual, starts: Sequence[Numbers]
-) -> _Fit:
-    """The curves that make up the labels that there are at each level."""
-    edges = np.quantile(anyhow, EDGES)
-    counts = _counts(others, edges)
-    density = _smooth(_counts(alike, edges) / max(len(alike), 1)) / WIDTHS
-    # A bin holds so many planted errors, give or take their square root: its own share is as
-    # uncertain as a count of them, which makes the counts of the others negative binomial.
-    sure = len(anyhow) * WIDTHS
-
-    def misfit(curves: Numbers) -> float:
-        right, wrong = _densities(curves, LEVELS, density[:, None])
-        expected = len(others) * WIDTHS * (right + wrong).mean(axis=1) + 1e-9
-        fits = counts * np.log(expected / (expected + sure)) + sure * np.log(
-            sure / (expected + sure)
-        )
-        height = (curves[0] - HEIGHT) / HEIGHT_SPREAD
-        slope = np.log(curves[1] / usual.slope) / SLOPE_SPREAD
-        # Where no right label gets as far down as planted errors, the line may lie far below.
-        far = max(0.0, -height - FAR)
-        unlikely = (height + far) ** 2 + FAR * np.log1p(far**2)
-        return float((unlikely + slope**2) / 2 - usual.anyhow * log_expit(-curves[3]) - fits.sum())
-
-    fits = [minimize(misfit, start, method="L-BFGS-B", bounds=BOUNDS) for start in starts]
-    return _Fit(min(fits, key=lambda fit: float(fit.fun)).x, density)
 
 
 def _counts(scores: Numbers, edges: Numbers) -> Numbers:
@@ -232,8 +255,14 @@ def _smooth(shares: Numbers) -> Numbers:
 
 
 def _densities(curves: Numbers, level: Numbers, alike: Numbers) -> tuple[Numbers, Numbers]:
-    """Of right labels and of wrong ones, at levels with such a density of look-alike errors."""
-    height, slope, share, kind = curves
-    right = np.exp(height + slope * (logit(np.clip(level, 1e-3, 1 - 1e-3)) - PIVOT))
+    """Of right labels and of wrong ones, ``(sums, levels)``.
+
+    Args:
+        curves: sums of curves, ``(sums, 4)``.
+        level: between 0 and 1.
+        alike: density of look-alike errors at each.
+    """
+    height, slope, share, kind = curves.T[:, :, None]
+    right = np.exp(height + np.exp(slope) * (logit(np.clip(level, 1e-3, 1 - 1e-3)) - PIVOT))
     wrong = expit(share) * (1 + expit(kind) * (alike - 1))
     return right, wrong

@@ -40,13 +40,16 @@ from josrc.verdicts.two_normals import TwoNormals, fit_two_normals, log_odds_of
 # --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
 
 # Weight of what the features say beside what training found out, in the score.
-FEATURES = 0.5
+FEATURES = 0.25
 # Log-odds of a label that is as far ahead as it can be, where there is no heap of wrong labels.
 LEAD = 10.0
 # Share of the believed labels whose doubt a foreign image exceeds, and the log-odds it gains for
 # exceeding it by a standard deviation of theirs. No more: hard images hesitate too, and where all
 # images are hard two heaps of doubt say little.
 BELIEVED, EXCESS = 0.9, 1.0
+# The chance to be foreign that is left to the most doubtful image where planted errors say nothing
+# of the kind: it keeps the order.
+SLIGHT = 0.05
 # Fewer samples than this in doubt are no heap: none of them is called out of distribution.
 FEWEST = 20
 # The images that the network is surest of: this share, and so many at least; and what a foreign
@@ -183,8 +186,10 @@ def judge(
     if calibration is not None:
         usual = anyhow[p_clean[anyhow] < 0.5]
         share = float(suspect.sum() / others.sum())
+        # A habit is no matter of how an image looks.
+        looks = score + confusion.evidence(findings, given)
         foreign = foreign_evidence(
-            doubt[usual], doubt[suspect], share, score[usual], score[suspect]
+            doubt[usual], doubt[suspect], share, looks[usual], looks[suspect]
         )
         reference = replace(reference, foreign=foreign)
         if own is not None:
@@ -292,11 +297,12 @@ def _hold(findings: Findings, reference: Reference) -> Vector:
 
 def _foreign_odds(doubt: Vector, reference: Reference) -> Vector:
     """Log-odds that images are foreign, by the log-odds of doubt."""
-    if reference.foreign is not None:
-        known: Vector = log_odds_of(reference.foreign.at(doubt))
-        return known + reference.foreign_shift
     bound, spread = reference.doubt
     excess: Vector = EXCESS * (doubt - bound) / max(spread, 1e-6)
+    if reference.foreign is not None:
+        chance = reference.foreign.at(doubt)
+        known: Vector = log_odds_of(chance + (1 - chance) * SLIGHT * expit(excess))
+        return known + reference.foreign_shift
     if reference.doubts is not None:
         excess = np.minimum(reference.doubts.log_odds(doubt), excess)
     return excess + reference.foreign_shift
