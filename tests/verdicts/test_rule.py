@@ -16,6 +16,7 @@ from josrc.verdicts.confusion import Confusion, systematic_confusion
 from josrc.verdicts.findings import Findings, held_out_findings
 from josrc.verdicts.measures import measure_sure
 from josrc.verdicts.rule import Reference, Verdicts, judge, judge_held_out, least_noise_rate
+from josrc.verdicts.two_normals import log_odds_of
 
 Made = dict[str, Any]
 
@@ -392,3 +393,34 @@ def test_held_out_images_are_judged_by_what_is_usual(made: Made) -> None:
     verdicts = judge_held_out(findings, given, reference)
     assert verdicts.group.tolist() == [0, 1, 2]
     assert verdicts.suggested.tolist() == [-1, 1, -1]
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_where_labels_lose_in_another_way_planted_errors_are_no_measure(sure: bool) -> None:
+    # A fifth of the labels is wrong and loses; planted errors lie far below them all.
+    generator = np.random.default_rng(7)
+    planted, wrong, samples = 120, 240, 1200
+    place = np.arange(samples)
+    support = np.where(place < wrong, 0.1, 0.8)
+    support[-planted:] = 1e-4
+    support = expit(log_odds_of(support) + generator.normal(0, 0.2, samples))
+    lead = np.where(support < 0.5, -0.6, 0.8)
+    given, rival = generator.integers(0, 4, samples), generator.integers(4, 8, samples)
+    ledger = Findings(
+        visits=np.full(samples, 40),
+        support=support,
+        lead=lead,
+        doubt=generator.uniform(0.1, 0.2, samples),
+        # Else the network hesitates about every other image, and right labels may lose too.
+        confidence=np.where((place % 2 == 0) & (not sure), 0.2, 0.9),
+        label_share=(lead > 0).astype(float),
+        rival=rival,
+        rival_share=(lead < 0).astype(float),
+        features=np.ones(samples),
+        held=np.zeros(samples, dtype=np.int8),
+    )
+    verdicts = judge(ledger, given, planted=place[-planted:], own=given)
+    assert verdicts.reference.unlike == sure
+    if sure:
+        assert (verdicts.group[:wrong] != 0).mean() > 0.9
+        assert (verdicts.group[wrong:-planted] == 0).all()

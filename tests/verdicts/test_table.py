@@ -248,6 +248,14 @@ def test_verdicts_of_few_epochs_come_with_a_warning() -> None:
         assert said.endswith(told or "verdicts.csv")
 
 
+def test_it_is_said_where_errors_were_planted_in_vain() -> None:
+    counts = {"clean": 3, "mislabelled": 2, "out_of_distribution": 1}
+    summary = {"counts": counts, "noise_rate": 0.5, "visits": 40, "planted": None}
+    assert "planted" not in verdict_line(summary, Path("audit"))
+    said = verdict_line(summary | {"planted_unlike": True}, Path("audit"))
+    assert "Errors were planted, but are no measure here" in said
+
+
 def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:
     rare, bad = class_entry("owl", 2, 2), class_entry("cat", 100, 90)
     good = class_entry("dog", 98, 8)

@@ -32,6 +32,11 @@ MAX_UNLEARNED = 10
 ENOUGH = 10
 # Accused labels of so small a share are what chance leaves of a clean set.
 NOTHING = 0.003
+# What is said where errors were planted in vain.
+UNLIKE = (
+    "Errors were planted, but are no measure here: labels lose to other classes in another way "
+    "than these do, as where one class is given for another again and again."
+)
 # Estimates of the noise that differ by more are told both.
 WIDE = 0.1
 
@@ -154,7 +159,8 @@ def _measured(
     """
     calibration = verdicts.reference.calibration
     if calibration is None or planted is None:
-        return {"planted": None, "estimated_precision": None, "estimated_recall": None}
+        nothing = {"planted": None, "estimated_precision": None, "estimated_recall": None}
+        return nothing | ({"planted_unlike": True} if verdicts.reference.unlike else {})
     others = np.ones(len(verdicts.group), dtype=bool)
     others[planted] = False
     accused = others & (verdicts.group != CLEAN)
@@ -246,9 +252,9 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     if seen < ENOUGH:
         times = "once" if seen == 1 else f"{seen} times"
         found += f"\nTrain longer before you trust them: each image was seen {times}."
-    if summary.get("planted"):
-        return f"{found}\n{how_sure(summary)}"
-    if span is None:
+    if (sure := how_sure(summary)) is not None:
+        found += f"\n{sure}"
+    if span is None or summary.get("planted"):
         return found
     return (
         f"{found}\nAn estimated {100 * span[0]:.0f} to {100 * span[1]:.0f} % of the labels are "
@@ -256,8 +262,12 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     )
 
 
-def how_sure(summary: Mapping[str, Any]) -> str:
+def how_sure(summary: Mapping[str, Any]) -> str | None:
     """What planted errors say of the verdicts, in two or three sentences."""
+    if summary.get("planted_unlike"):
+        return UNLIKE
+    if not summary.get("planted"):
+        return None
     planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
     shares = [
         f"{100 * planted[sort]['found'] / max(planted[sort]['count'], 1):.0f} % of {title}"

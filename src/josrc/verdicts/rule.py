@@ -57,6 +57,10 @@ FEWEST = 20
 SUREST, FEWEST_SURE, CERTAIN = 0.1, 50, 0.9
 
 
+# A network is sure of nearly all images if its confidence at the lower quartile is this share of
+# that at the upper one. By how many more labels must lose there than planted errors say are wrong,
+# as a share of all, for the planted ones to be no measure.
+SURE_OF_ALL, FAR_MORE = 0.8, 0.05
 # Steps at which the order of all scores is kept.
 STEPS = 1001
 
@@ -79,6 +83,7 @@ class Reference:
         doubt: the log-odds of doubt that few of the believed labels exceed, and their spread.
         confidence: median confidence about images whose label is believed.
         scores: of the labels that were trained on, in order, at even steps.
+        unlike: whether errors were planted, but wrong labels are of another sort.
         shift: log-odds that all labels gain, or lose, where it is known how many are wrong.
         foreign_shift: the same for being foreign, where it is known how many are; minus infinity
             if none is.
@@ -90,6 +95,7 @@ class Reference:
     doubt: tuple[float, float]
     confidence: float
     scores: Vector
+    unlike: bool = False
     shift: float = 0.0
     foreign_shift: float = 0.0
     calibration: Calibration | None = None
@@ -166,7 +172,11 @@ def judge(
     score = _score(findings, given, confusion)
     anyhow, alike = np.array_split(wrong, 2)
     calibration = calibrate(score[anyhow], score[alike], score[others], findings.confidence[others])
-    heaps = _label_heaps(findings.part(seen)) if calibration is None else None
+    unlike = calibration is not None and _unlike(calibration, findings.part(others))
+    if unlike:
+        calibration = None
+    # Where labels that lose are known to be wrong, each stands for itself.
+    heaps = _label_heaps(findings.part(seen)) if calibration is None and not unlike else None
     odds = _label_odds(findings, given, score, confusion, calibration or heaps)
     shift = 0.0 if noise_rate is None else -float(np.quantile(odds[others], noise_rate))
     p_clean = expit(odds + shift)
@@ -181,9 +191,10 @@ def judge(
         doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
         confidence=float(np.median(findings.confidence[believed])),
         scores=np.quantile(score[others], np.linspace(0, 1, STEPS)),
+        unlike=unlike,
         shift=shift,
     )
-    if calibration is not None:
+    if calibration is not None or unlike:
         usual = anyhow[p_clean[anyhow] < 0.5]
         share = float(suspect.sum() / others.sum())
         # A habit is no matter of how an image looks.
@@ -196,11 +207,24 @@ def judge(
             found = wrong[p_clean[wrong] < 0.5]
             right = findings.rival[found] == own[found]
             hold = _hold(findings, reference)[found]
-            suggestions = suggestion_evidence(hold, right, calibration.rate)
+            suggestions = suggestion_evidence(
+                hold, right, calibration.rate if calibration else share
+            )
             reference = replace(reference, suggestions=suggestions)
     if ood_rate is not None:
         reference = _with_foreign(reference, doubt, suspect, round(ood_rate * int(others.sum())))
     return _verdicts(findings, p_clean, score, reference)
+
+
+def _unlike(calibration: Calibration, findings: Findings) -> bool:
+    """Whether far more labels lose than are wrong by planted errors.
+
+    A network that is sure of nearly all images knows why: those labels are wrong, if in a way that
+    was not planted. One that hesitates about many images loses right labels too.
+    """
+    low, high = np.quantile(findings.confidence, [0.25, 0.75])
+    lost = float(np.mean(findings.lead < 0))
+    return bool(low >= SURE_OF_ALL * high) and lost > calibration.high + FAR_MORE
 
 
 def _with_foreign(

@@ -99,7 +99,7 @@ def overview(
         "really_wrong": really_wrong(folder, audit, truth),
         "told": _told(audit),
         "span": noise_span(audit),
-        "how_sure": how_sure(audit) if audit.get("planted") else None,
+        "how_sure": how_sure(audit),
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
         "steps": next_steps(folder, config, audit, ended),
