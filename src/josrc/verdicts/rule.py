@@ -58,9 +58,10 @@ SUREST, FEWEST_SURE, CERTAIN = 0.1, 50, 0.9
 
 
 # A network is sure of nearly all images if its confidence at the lower quartile is this share of
-# that at the upper one. By how many more labels must lose there than planted errors say are wrong,
-# as a share of all, for the planted ones to be no measure.
-SURE_OF_ALL, FAR_MORE = 0.8, 0.05
+# that at the upper one, and labels are ahead by so much at the median: one that has learned nothing
+# is equally unsure of all. By how many more labels must lose there than planted errors say are
+# wrong, as a share of all, for the planted ones to be no measure.
+SURE_OF_ALL, DECIDED, FAR_MORE = 0.8, 0.5, 0.05
 # Steps at which the order of all scores is kept.
 STEPS = 1001
 
@@ -223,8 +224,8 @@ def _unlike(calibration: Calibration, findings: Findings) -> bool:
     was not planted. One that hesitates about many images loses right labels too.
     """
     low, high = np.quantile(findings.confidence, [0.25, 0.75])
-    lost = float(np.mean(findings.lead < 0))
-    return bool(low >= SURE_OF_ALL * high) and lost > calibration.high + FAR_MORE
+    sure = low >= SURE_OF_ALL * high and np.median(findings.lead) >= DECIDED
+    return bool(sure and np.mean(findings.lead < 0) > calibration.high + FAR_MORE)
 
 
 def _with_foreign(
