@@ -152,6 +152,7 @@ def test_a_backbone_of_timm_with_weights_from_a_file(digits: Path, tmp_path: Pat
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_on_files_resumes_to_the_same_end(digits: Path, tmp_path: Path) -> None:
     arguments = ["train", digits, *STREAMED, "--epochs", "3", "--device", "cpu", "--val", "0.1"]
     arguments += ["--noise", "symmetric", "--rate", "0.3", "--batch-size", "64"]

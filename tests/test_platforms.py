@@ -98,6 +98,7 @@ def test_every_module_is_imported_without_posix() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_every_command_does_without_posix(pictures: Path, tmp_path: Path) -> None:
     said = without_posix(TRAIN + (REVIEW if HAS_CLIENT else ""), tmp_path, pictures)
     assert (tmp_path / "run" / "audit" / "report.html").is_file()

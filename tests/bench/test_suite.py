@@ -113,6 +113,7 @@ def test_a_reused_trainer_gives_what_a_fresh_one_gives(tmp_path: Path) -> None:
     assert reused == alone
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_cifar")
 def test_a_killed_suite_goes_on_with_the_run_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +191,7 @@ def test_a_trial_never_passes_for_the_papers_run(tmp_path: Path) -> None:
     assert "(n=1)" not in page_of(tmp_path / "results")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_cifar")
 def test_a_run_of_other_settings_is_not_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
