@@ -42,11 +42,7 @@ class Confusion:
 
     def of(self, given: Labels, rival: Vector) -> Vector:
         """Weights of the pairs of some samples, ``(N,)``."""
-        if not len(self.pairs):
-            return np.zeros(len(given))
-        wanted = _pair(given, rival)
-        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
-        return np.where(self.pairs[place] == wanted, self.weight[place], 0.0)
+        return _looked_up(self.pairs, self.weight, _pair(given, rival))
 
     def evidence(self, findings: Findings, given: Labels) -> Vector:
         """What losing to a systematic rival counts against labels, ``(N,)``: 0 and more.
@@ -96,11 +92,16 @@ def _one_way(pairs: Labels, counts: Labels, given: Labels) -> Vector:
     """
     often = counts / np.bincount(given, minlength=1)[pairs // PAIR]
     back = (pairs % PAIR) * PAIR + pairs // PAIR
-    place = np.minimum(np.searchsorted(pairs, back), max(len(pairs) - 1, 0))
-    there = pairs[place] == back if len(pairs) else back
-    other = np.where(there, often[place], 0.0) if len(pairs) else often
-    found: Vector = np.maximum(0.0, 1 - other / np.maximum(often, 1e-12))
+    found: Vector = np.maximum(0.0, 1 - _looked_up(pairs, often, back) / np.maximum(often, 1e-12))
     return found
+
+
+def _looked_up(pairs: Labels, values: Vector, wanted: Labels) -> Vector:
+    """The values of some pairs; 0 of those that do not occur."""
+    if not len(pairs):
+        return np.zeros(len(wanted))
+    place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+    return np.where(pairs[place] == wanted, values[place], 0.0)
 
 
 def _pair(given: Labels, rival: Vector) -> Labels:

@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
-from josrc.verdicts.calibration import Calibration, calibrate
+from josrc.verdicts.calibration import Calibration, calibrate, sureness
 from josrc.verdicts.confusion import Confusion, systematic_confusion
 from josrc.verdicts.findings import Findings, Vector, rows_replaced
 from josrc.verdicts.foreign import foreign_evidence
@@ -223,8 +223,7 @@ def _unlike(calibration: Calibration, findings: Findings) -> bool:
     A network that is sure of nearly all images knows why: those labels are wrong, if in a way that
     was not planted. One that hesitates about many images loses right labels too.
     """
-    low, high = np.quantile(findings.confidence, [0.25, 0.75])
-    sure = low >= SURE_OF_ALL * high and np.median(findings.lead) >= DECIDED
+    sure = sureness(findings.confidence) >= SURE_OF_ALL and np.median(findings.lead) >= DECIDED
     return bool(sure and np.mean(findings.lead < 0) > calibration.high + FAR_MORE)
 
 
