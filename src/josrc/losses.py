@@ -1,4 +1,4 @@
-"""Losses and divergences: pure functions, one value a sample, no reduction, float32 inside.
+"""Losses and divergences: pure functions, one value per sample, no reduction, float32 inside.
 
 Equation numbers are those of the Jo-SRC paper.
 """
@@ -89,14 +89,17 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     return (terms.sum(dim=1) / (2 * math.log(2))).clamp(0, 1)
 
 
-def balance_penalty(probabilities: Tensor) -> Tensor:
-    """``KL(uniform || mean prediction)``, scalar: 0 where a batch's classes are equally likely.
+def balance_penalty(probabilities: Tensor, prior: Tensor | None = None) -> Tensor:
+    """``KL(prior || mean prediction)``, scalar: 0 where a batch's classes are as likely as that.
 
     L_p of Joint-Optim; M-correction and DivideMix use it too. It is the one loss here that belongs
     to a batch and not to a sample.
 
     Args:
         probabilities: ``(batch, classes)``.
+        prior: how likely each class is, ``(classes,)``; all alike unless given.
     """
     mean = batch_mean(precise(probabilities)).clamp(min=PROBABILITY_FLOOR)
-    return -(mean.log().mean() + math.log(len(mean)))
+    if prior is None:
+        return -(mean.log().mean() + math.log(len(mean)))
+    return (torch.xlogy(prior, prior) - prior * mean.log()).sum()

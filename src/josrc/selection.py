@@ -68,10 +68,6 @@ def threshold_schedule(
 
 # --- small losses --------------------------------------------------------------------------------
 
-# Added to a share before it is multiplied by a count: 0.8 of 80 is 64, and float32 must not make it
-# 63. Less than 2e-7 is lost to rounding, so that a millionth is enough.
-SHARE_TOLERANCE = 1e-6
-
 
 def forget_rate_schedule(epoch: int, ramp: int, rate: float, exponent: float = 1.0) -> float:
     """The share of a batch that Co-teaching and its successors leave out in a zero-based epoch.
@@ -84,8 +80,15 @@ def forget_rate_schedule(epoch: int, ramp: int, rate: float, exponent: float = 1
 
 
 def kept_count(forget_rate: Tensor, count: Tensor | int) -> Tensor:
-    """How many of ``count`` samples are kept: the published ``int((1 - R) * B)``, as a scalar."""
-    return ((1 - forget_rate + SHARE_TOLERANCE) * count).floor()
+    """How many of ``count`` samples are kept: the published ``int((1 - R) * B)``, as a scalar.
+
+    In float64, as the published codes have it: with R = 0.8 they keep 15 of 80, and not 16.
+
+    Args:
+        forget_rate: scalar; one in float32 has been rounded before it comes here.
+        count: how many there are.
+    """
+    return ((1 - forget_rate.double()) * count).floor()
 
 
 def small_loss(loss: Tensor, count: Tensor, among: Tensor | None = None) -> Tensor:
@@ -136,8 +139,8 @@ def small_loss_probability(losses: Tensor) -> Tensor:
 
 # M-correction's code: losses outside these percentiles are outliers; a beta distribution has no
 # density at 0 and 1; ten steps; the posterior is looked up in a table.
-PERCENTILES, MARGIN, STEPS, TABLE = (5, 95), 1e-3, 10, 100
-MOST_CERTAIN = 1e-4
+OUTLIER_PERCENTILES, BETA_MARGIN, EM_STEPS, TABLE_POINTS = (5, 95), 1e-3, 10, 100
+PROBABILITY_MARGIN = 1e-4
 
 
 def large_loss_probability(losses: Tensor) -> Tensor:
@@ -150,21 +153,21 @@ def large_loss_probability(losses: Tensor) -> Tensor:
         ``(N,)`` in [0.0001, 0.9999], never smaller for a larger loss, on the device of the losses.
     """
     values = losses.double().cpu().numpy()
-    low, high = np.percentile(values, PERCENTILES)
+    low, high = np.percentile(values, OUTLIER_PERCENTILES)
     inside = (values >= low) & (values <= high)
-    values = np.clip((values - low) / max(high - low, 1e-12), MARGIN, 1 - MARGIN)
+    values = np.clip((values - low) / max(high - low, 1e-12), BETA_MARGIN, 1 - BETA_MARGIN)
     shapes, weights = fit_beta_mixture(values[inside])
-    places = np.linspace(MARGIN, 1 - MARGIN, TABLE)
+    places = np.linspace(BETA_MARGIN, 1 - BETA_MARGIN, TABLE_POINTS)
     density = beta_densities(places, shapes) * weights[:, None]
     upper = density[1] / np.maximum(density.sum(axis=0), 1e-12)
     # Far out both densities are next to nothing, and their ratio may turn around.
-    upper = np.where(np.arange(TABLE) > upper.argmax(), upper.max(), upper)
+    upper = np.where(np.arange(TABLE_POINTS) > upper.argmax(), upper.max(), upper)
     upper = np.maximum.accumulate(upper)
-    found = np.clip(np.interp(values, places, upper), MOST_CERTAIN, 1 - MOST_CERTAIN)
+    found = np.clip(np.interp(values, places, upper), PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
     return torch.from_numpy(found).to(losses)
 
 
-def fit_beta_mixture(values: Values, steps: int = STEPS) -> tuple[Values, Values]:
+def fit_beta_mixture(values: Values, steps: int = EM_STEPS) -> tuple[Values, Values]:
     """Two beta distributions by expectation and maximisation, the latter by weighted moments.
 
     Args:
@@ -179,7 +182,7 @@ def fit_beta_mixture(values: Values, steps: int = STEPS) -> tuple[Values, Values
         density = beta_densities(values, shapes) * weights[:, None]
         share = density / np.maximum(density.sum(axis=0), 1e-12)
         total = np.maximum(share.sum(axis=1), 1e-12)
-        mean = np.clip(share @ values / total, MARGIN, 1 - MARGIN)
+        mean = np.clip(share @ values / total, BETA_MARGIN, 1 - BETA_MARGIN)
         variance = (share * (values - mean[:, None]) ** 2).sum(axis=1) / total
         # A heap of equal values would have a shape of infinite size.
         size = mean * (1 - mean) / np.maximum(variance, 1e-6) - 1

@@ -51,7 +51,11 @@ def take_step(
     images = torch.tensor(np.concatenate([first, second], axis=1), dtype=torch.float32)
     images.requires_grad_()
     batch = batch_of(images, torch.tensor(labels))
-    result = method.step(batch, {key: torch.tensor(value) for key, value in at.items()})
+    scalars = {
+        key: torch.tensor(value, dtype=torch.float64 if key in kind.exact else torch.float32)
+        for key, value in at.items()
+    }
+    result = method.step(batch, scalars)
     (gradient,) = torch.autograd.grad(result.loss, images)
     return PairStep(result, gradient[:, :classes].numpy(), gradient[:, classes:].numpy())
 

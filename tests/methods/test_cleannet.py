@@ -50,15 +50,17 @@ def test_the_similarity_is_the_cosine_of_both_encodings() -> None:
     def encode(row: np.ndarray) -> np.ndarray:
         hidden = np.tanh(linear(net.reference[2], np.tanh(linear(net.reference[0], row))))
         score = linear(net.attention[2], np.tanh(linear(net.attention[0], hidden)))
-        return linear(net.summary, (softmax(score, axis=0) * hidden).sum(axis=0))
+        summed = (softmax(score, axis=0) * hidden).sum(axis=0)
+        return np.tanh(linear(net.summary[0], summed))
 
-    query = linear(net.query[2], np.tanh(linear(net.query[0], features.double().numpy())))
+    inside = np.tanh(linear(net.query[0], features.double().numpy()))
+    query = np.tanh(linear(net.query[2], inside))
     classes = [encode(row) for row in references.double().numpy()]
     for i in range(4):
         own = classes[label[i]]
         cosine = query[i] @ own / np.linalg.norm(query[i]) / np.linalg.norm(own)
         assert found[i].item() == pytest.approx(cosine, rel=1e-4)
-    expected = linear(net.rebuild[2], np.tanh(linear(net.rebuild[0], query)))
+    expected = np.tanh(linear(net.rebuild[2], np.tanh(linear(net.rebuild[0], query))))
     np.testing.assert_allclose(rebuilt.detach(), expected, rtol=1e-4, atol=1e-6)
 
 
@@ -102,7 +104,7 @@ def test_images_without_truth_are_refused_before_they_are_read(
         josrc.train(pictures, **options)
     # What noise changes on purpose can be told from what it left.
     with pytest.raises(ReadError):
-        josrc.train(pictures, **options, **NOISE)
+        josrc.train(pictures, **options, inject="symmetric:0.5")
 
 
 def test_a_share_is_checked_against_the_truth_and_labels_of_its_own_win() -> None:

@@ -12,24 +12,35 @@ from torch import nn
 
 from josrc.data.loaders import Batch
 from josrc.methods._mixup import draw
-from josrc.methods.dividemix import DivideMix, DivideMixSettings, sharpen
+from josrc.methods.dividemix import DivideMix, DivideMixSettings, in_evaluation, sharpen
 
 Array = np.ndarray
 CLEAN, ID = 0, 1
-SIZE, CLASSES, FEATURES = 6, 3, 5
+# Sixteen samples: four times labelled and unlabelled of the first, then of the second network.
+SIZE, HALF, CLASSES, FEATURES = 16, 4, 3, 5
 generator = np.random.default_rng(0)
 IMAGES = generator.normal(size=(2 * SIZE, FEATURES))
-DRAWS = generator.random((SIZE, 6))
-LABEL = np.array([0, 1, 2, 0, 1, 2])
-TRUST = np.array([[0.9, 0.8, 0.1, 0.2, 0.6, 0.4], [0.7, 0.3, 0.3, 0.9, 0.55, 0.1]])
+DRAWS = generator.random((SIZE, 3))
+LABEL = np.arange(SIZE) % 3
+TRUST = generator.random((2, SIZE))
+
+
+class Doubling(nn.Module):
+    """Linear; in training mode its logits are twice as large, so that it shows which it is in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(CLASSES, FEATURES))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images @ self.weight.T * (2 if self.training else 1)
 
 
 def dividemix(**settings: Any) -> DivideMix:
     torch.manual_seed(1)
-    method = DivideMix(
-        DivideMixSettings(**settings), lambda: nn.Linear(FEATURES, CLASSES, bias=False)
-    )
+    method = DivideMix(DivideMixSettings(**settings), Doubling)
     method.register_buffer("clean_probability", torch.tensor(TRUST, dtype=torch.float32))
+    method._resting = (in_evaluation(method.network), in_evaluation(method.second_network))
     return method
 
 
@@ -38,65 +49,121 @@ def batch() -> Batch:
     return Batch(torch.arange(SIZE), images, torch.tensor(LABEL), draws)
 
 
-def by_hand(method: DivideMix, weight: float) -> float:
-    """The loss of both networks, loop by loop."""
-    weights = [n.weight.detach().double().numpy() for n in (method.network, method.second_network)]
-    views = [softmax(IMAGES @ w.T, axis=1).reshape(2, SIZE, CLASSES).mean(axis=0) for w in weights]
-    total = 0.0
-    for place in (0, 1):
-        targets, labelled = [], []
-        for i in range(SIZE):
-            w = TRUST[1 - place][i]
-            if w > 0.5:
-                q = w * np.eye(CLASSES)[LABEL[i]] + (1 - w) * views[place][i]
-            else:
-                q = (views[0][i] + views[1][i]) / 2
-            targets.append(q**2 / (q**2).sum())
-            labelled.append(w > 0.5)
-        target, is_labelled = np.array(targets * 2), np.array(labelled * 2)
-        numbers = DRAWS[:, 2 * place : 2 * place + 2].T.flatten()
-        partner = numbers.argsort()
-        share = draw(method.quantiles, torch.tensor(DRAWS[0, 4 + place])).item()
-        share = max(share, 1 - share)
-        mixed = share * IMAGES + (1 - share) * IMAGES[partner]
-        mixed_target = share * target + (1 - share) * target[partner]
-        logits = mixed @ weights[place].T
-        entropy = -(mixed_target * log_softmax(logits, axis=1)).sum(axis=1)
-        square = ((softmax(logits, axis=1) - mixed_target) ** 2).mean(axis=1)
-        mean = softmax(logits, axis=1).mean(axis=0)
-        penalty = (1 / CLASSES * np.log(1 / CLASSES / mean)).sum()
-        total += entropy[is_labelled].mean() + weight * square[~is_labelled].mean() + penalty
-    return total
+def weights_of(method: DivideMix) -> list[Array]:
+    return [n.weight.detach().double().numpy() for n in (method.network, method.second_network)]
+
+
+def by_hand(method: DivideMix, place: int, weight: float) -> float:
+    """The loss of a network, loop by loop."""
+    own, other = weights_of(method)[:: 1 - 2 * place]
+    labelled = [4 * j + 2 * place for j in range(HALF)]
+    unlabelled = [i + 1 for i in labelled]
+    refined, guessed = [], []
+    for i in labelled:  # the learner in training mode, on both views
+        p = np.mean([softmax(2 * IMAGES[i + v] @ own.T) for v in (0, SIZE)], axis=0)
+        w = TRUST[1 - place][i]
+        q = w * np.eye(CLASSES)[LABEL[i]] + (1 - w) * p
+        refined.append(q**2 / (q**2).sum())
+    for i in unlabelled:  # and the other one at rest
+        views = [IMAGES[i], IMAGES[i + SIZE]]
+        guesses = [softmax(2 * x @ own.T) for x in views] + [softmax(x @ other.T) for x in views]
+        q = np.mean(guesses, axis=0)
+        guessed.append(q**2 / (q**2).sum())
+    target = np.array([*refined, *refined, *guessed, *guessed])
+    rows = [i + v for part in (labelled, unlabelled) for v in (0, SIZE) for i in part]
+    images = IMAGES[rows]
+    drawn = DRAWS[labelled + unlabelled]
+    partner = drawn[:, :2].T.flatten().argsort()
+    share = draw(method.quantiles, torch.tensor(drawn[0, 2])).item()
+    share = max(share, 1 - share)
+    mixed = share * images + (1 - share) * images[partner]
+    target = share * target + (1 - share) * target[partner]
+    logits = 2 * mixed @ own.T
+    entropy = -(target * log_softmax(logits, axis=1)).sum(axis=1)[: 2 * HALF].mean()
+    square = ((softmax(logits, axis=1) - target) ** 2).mean(axis=1)[2 * HALF :].mean()
+    mean = softmax(logits, axis=1).mean(axis=0)
+    penalty = (1 / CLASSES * np.log(1 / CLASSES / mean)).sum()
+    return float(entropy + weight * square + penalty)
 
 
 @pytest.mark.parametrize("weight", [0.0, 30.0])
 def test_the_semi_supervised_loss(weight: float) -> None:
     method = dividemix()
     result = method.step(batch(), {"unlabelled_weight": torch.tensor(weight)})
-    assert result.loss.item() == pytest.approx(by_hand(method, weight), rel=1e-4)
-    mean = TRUST.mean(axis=0)
+    expected = by_hand(method, 0, weight) + by_hand(method, 1, weight)
+    assert result.loss.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_findings_are_of_the_first_networks_samples() -> None:
+    method = dividemix()
+    result = method.step(batch(), {"unlabelled_weight": torch.tensor(1.0)})
+    seen = [0, 4, 8, 12, 1, 5, 9, 13]
+    assert result.index.tolist() == seen
+    mean = TRUST.mean(axis=0)[seen]
     np.testing.assert_allclose(result.clean_likelihood, mean, rtol=1e-5)
     assert result.group.tolist() == [CLEAN if p > 0.5 else ID for p in mean]
+    own, other = weights_of(method)
+    assert result.prediction.tolist() == (IMAGES[seen] @ own.T).argmax(axis=1).tolist()
+    assert result.second_prediction.tolist() == (IMAGES[seen] @ other.T).argmax(axis=1).tolist()
 
 
 def test_the_gradient_is_that_of_the_mixed_predictions_alone() -> None:
     """Guessed labels are targets: nudging a network must not move the other one's loss."""
     method = dividemix()
-    loss = method._semi_supervised(
-        0,
-        batch(),
-        torch.tensor(TRUST, dtype=torch.float32),
-        [torch.full((SIZE, CLASSES), 1 / 3)] * 2,
-        {"unlabelled_weight": torch.tensor(1.0)},
-    )
+    loss, _ = method._semi_supervised(0, batch(), {"unlabelled_weight": torch.tensor(1.0)})
     loss.backward()
     assert method.network.weight.grad is not None
     assert method.second_network.weight.grad is None
 
 
+def test_a_network_at_rest_has_the_weights_and_statistics_of_the_other() -> None:
+    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    twin = in_evaluation(network)
+    network(torch.randn(8, 3))
+    with torch.no_grad():
+        network[0].weight.fill_(2)
+    assert not twin[1].training
+    assert network[1].training
+    for value, other in zip(network.state_dict().values(), twin.state_dict().values(), strict=True):
+        assert torch.equal(value, other)
+
+
+class Walks:
+    """A survey of 100 samples in batches of 20."""
+
+    coming, batch_size, seed = torch.arange(100), 20, 7
+
+
+def test_each_network_has_as_many_labelled_as_unlabelled_samples_and_sees_all_labelled() -> None:
+    method = dividemix(warm_up=3)
+    trust = torch.zeros(2, 100)
+    trust[0, :70], trust[1, 10:40] = 1, 1  # the second network learns from 70, the first from 30
+    method.clean_probability = trust
+    assert method.order(2, Walks()) is None, "the warm-up has all samples"
+    order = method.order(3, Walks())
+    # 70 // 10 + 1 steps, each with ten samples of four kinds.
+    assert order.size == 40
+    assert len(order.index) == 8 * 40
+    first, first_not, second, second_not = order.index.view(-1, 4).T
+    assert set(first.tolist()) == set(range(10, 40)), "again and again"
+    assert sorted(first.tolist()[:30]) == list(range(10, 40))
+    assert sorted(second.tolist()[:70]) == list(range(70))
+    assert set(first_not.tolist()) == set(range(10)) | set(range(40, 100))
+    assert set(second_not.tolist()) == set(range(70, 100))
+    again = method.order(3, Walks())
+    assert torch.equal(order.index, again.index), "a resumed run goes on with it"
+
+
+def test_where_nothing_is_doubted_all_samples_are_unlabelled_too() -> None:
+    method = dividemix(warm_up=0)
+    method.clean_probability = torch.ones(2, 100)
+    first_not = method.order(0, Walks()).index.view(-1, 4)[:, 1]
+    assert set(first_not.tolist()) == set(range(100))
+
+
 def test_the_warm_up_is_cross_entropy_on_the_first_view() -> None:
     method = dividemix()
-    weights = [n.weight.detach().double().numpy() for n in (method.network, method.second_network)]
+    weights = [2 * w for w in weights_of(method)]
     expected = sum(
         -log_softmax(IMAGES[:SIZE] @ w.T, axis=1)[range(SIZE), LABEL].mean() for w in weights
     )
@@ -147,9 +214,9 @@ def test_samples_are_divided_by_their_losses_after_the_warm_up() -> None:
         method.before_epoch(1, Losses((0.2, 60), (4.0, 40)))
         assert (method.clean_probability[:, :60] > 0.99).all()
         assert (method.clean_probability[:, 60:] < 0.01).all()
-        # The mean of two epochs: 4.0 and 0.2 in the middle is as far from both ends.
+        # Of either epoch from 0 to 1: 4.06 of 0.1 to 4.1, and 0.26 of 0.1 to 0.3.
         method.before_epoch(2, Losses((0.2, 100)))
-        np.testing.assert_allclose(method.losses[:, 0, 80], [4.06, 0.26], atol=0.01)
+        np.testing.assert_allclose(method.losses[:, 0, 80], [0.99, 0.81], atol=0.01)
 
 
 def test_what_is_tested_is_the_ensemble() -> None:

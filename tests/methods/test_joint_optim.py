@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from josrc.methods.joint_optim import JointOptim, JointOptimSettings
 
 CLEAN, ID = 0, 1
 GIVEN = np.array([0, 1, 2, 0])
+PRIOR = np.array([0.5, 0.25, 0.25])
 
 
 class Forgetting:
@@ -37,6 +39,7 @@ def method_of(labels: np.ndarray, **settings: Any) -> JointOptim:
     method.register_buffer("soft_label", torch.tensor(labels, dtype=torch.float32))
     shape = (method.settings.history_epochs, *labels.shape)
     method.register_buffer("history", torch.zeros(shape, dtype=torch.float16))
+    method.register_buffer("prior", torch.tensor(PRIOR, dtype=torch.float32))
     return method
 
 
@@ -51,11 +54,29 @@ def test_the_loss_of_both_steps() -> None:
     logits, labels = generator.normal(size=(4, 3)), generator.dirichlet(np.ones(3), size=4)
     p = softmax(logits, axis=1)
     plain = -(labels * log_softmax(logits, axis=1)).sum(axis=1).mean()
-    balance = entropy(np.full(3, 1 / 3), p.mean(axis=0))
+    balance = entropy(PRIOR, p.mean(axis=0))
     method = method_of(labels, alpha=1.2, beta=0.8)
     joint = step(method, logits, slot=0, joint=1).loss.item()
     assert joint == pytest.approx(plain + 1.2 * balance + 0.8 * entropy(p, axis=1).mean(), rel=1e-5)
     assert step(method, logits, slot=0, joint=0).loss.item() == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize(("prior", "expected"), [("labels", PRIOR), ("uniform", np.full(3, 1 / 3))])
+def test_the_prior_is_that_of_the_labels_unless_it_is_uniform(
+    prior: str, expected: np.ndarray
+) -> None:
+    method = JointOptim(JointOptimSettings(prior=prior), lambda: nn.Linear(3, 3))
+    method.prepare(SimpleNamespace(given=GIVEN, closed=3))
+    np.testing.assert_allclose(method.prior, expected, rtol=1e-6)
+    assert "prior" not in method.weights(), "it is of the samples, and not of the network"
+
+
+def test_classes_as_rare_as_their_labels_cost_nothing() -> None:
+    """Which a uniform prior would push towards equal shares."""
+    logits = np.log(np.tile(PRIOR, (4, 1)))
+    method = method_of(np.eye(3)[GIVEN], alpha=1.0, beta=0.0)
+    joint, plain = (step(method, logits, slot=0, joint=j).loss.item() for j in (1, 0))
+    assert joint == pytest.approx(plain, abs=1e-6)
 
 
 def test_a_label_becomes_the_mean_of_the_last_epochs_and_then_stays() -> None:

@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 from torch import nn
 
 from batches import batch_of
-from josrc.data.loaders import grouped_order
+from josrc.data.orders import grouped_order
 from josrc.errors import UserError
 from josrc.methods.metacleaner import MetaCleaner, MetaCleanerSettings
 from josrc.models import Classifier

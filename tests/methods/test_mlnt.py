@@ -33,6 +33,7 @@ def method_of(**settings: Any) -> MLNT:
     with torch.no_grad():
         method.network.head.weight.copy_(torch.tensor(WEIGHT))
         method.mean_teacher.head.weight.copy_(torch.tensor(TAUGHT))
+    method.prepare(range(SIZE))
     return method
 
 
@@ -98,17 +99,87 @@ def test_the_warm_up_is_cross_entropy() -> None:
     assert loss == pytest.approx(by_hand(WEIGHT, 0.0), rel=1e-5)
 
 
-def test_the_mentor_is_the_network_after_the_warm_up() -> None:
+def test_mentor_and_teacher_begin_as_the_network_after_the_warm_up() -> None:
     method = method_of(warm_up=2)
     for epoch, same in ((1, False), (2, True)):
         method.before_epoch(epoch, None)
-        assert torch.equal(method.mentor.head.weight, method.network.head.weight) == same
+        for other in (method.mentor, method.mean_teacher):
+            assert torch.equal(other.head.weight, method.network.head.weight) == same
     assert not method.mentor.training
+    # From there on it is the running mean of the network alone.
+    with torch.no_grad():
+        method.network.head.weight.add_(1)
+    method.after_update()
+    torch.testing.assert_close(
+        method.mean_teacher.head.weight, method.network.head.weight - 0.999, rtol=1e-4, atol=1e-5
+    )
+
+
+class Beliefs:
+    """A survey in which the mentor believes all labels but those of two samples."""
+
+    labels = torch.tensor(LABEL)
+
+    def __init__(self) -> None:
+        self.asked: list[nn.Module] = []
+        self.forgot = 0
+
+    def probabilities(self, networks: list[nn.Module]) -> torch.Tensor:
+        self.asked += networks
+        found = torch.full((SIZE, CLASSES), 0.3)
+        found[[1, 4], LABEL[[1, 4]]] = 0.001
+        return found
+
+    def reset_optimizer(self) -> None:
+        self.forgot += 1
+
+
+def test_a_later_round_begins_anew_with_the_last_teacher_as_mentor_and_filter() -> None:
+    method = method_of(warm_up=1, ramp=1, round_epochs=4, consistency=2.0)
+    survey = Beliefs()
+    plan = [method.schedule(epoch, 8) for epoch in range(8)]
+    assert [at["consistency"] for at in plan[4:]] == [at["consistency"] for at in plan[:4]]
+    assert [at["mentor_share"] for at in plan] == [0] * 4 + [0.5] * 4
+    meta = [method.step_for(epoch, 8) == method.step for epoch in range(8)]
+    assert meta == [False, True, True, True] * 2
+    with torch.no_grad():
+        method.before_epoch(3, survey)
+        assert not survey.forgot
+        method.before_epoch(4, survey)
+    assert survey.forgot == 1
+    assert survey.asked == [method.mentor]
+    np.testing.assert_allclose(method.mentor.head.weight, TAUGHT, rtol=1e-6)
+    assert torch.equal(method.network.head.weight, method.first_network.head.weight)
+    assert method.kept.tolist() == [1, 0, 1, 1, 0, 1]
+    with torch.no_grad():
+        method.before_epoch(5, survey)
+    np.testing.assert_allclose(method.mentor.head.weight, TAUGHT, rtol=1e-6, err_msg="stays")
+
+
+def test_samples_that_are_left_out_count_nowhere_and_the_mentor_teaches_too() -> None:
+    method = method_of(round_epochs=4)
+    kept = np.array([1, 0, 1, 1, 0, 1])
+    mentored = generator.normal(size=(CLASSES, FEATURES))
+    with torch.no_grad():
+        method.kept.copy_(torch.tensor(kept))
+        method.mentor.head.weight.copy_(torch.tensor(mentored))
+    at = {"consistency": torch.tensor(0.8), "mentor_share": torch.tensor(0.25)}
+    log_p = log_softmax(IMAGES @ WEIGHT.T, axis=1)
+    taught = 0.75 * softmax(IMAGES @ TAUGHT.T, axis=1) + 0.25 * softmax(IMAGES @ mentored.T, axis=1)
+    harm = 0.0
+    for number in range(2):
+        error = (np.exp(log_p) - np.eye(CLASSES)[wrong_labels(number)]) * kept[:, None]
+        moved = WEIGHT - RATE * error.T @ IMAGES / 4
+        after = log_softmax(IMAGES @ moved.T, axis=1)
+        harm += ((taught * (np.log(taught) - after)).sum(axis=1) * kept).sum() / 4
+    own = -(log_p[range(SIZE), LABEL] * kept).sum() / 4
+    assert method.step(batch(), at).loss.item() == pytest.approx(own + 0.8 * harm / 2, rel=1e-5)
 
 
 def test_a_step_that_is_tried_leaves_running_statistics_alone() -> None:
     norm = nn.Sequential(nn.BatchNorm1d(FEATURES), nn.Linear(FEATURES, CLASSES))
     method = MLNT(MLNTSettings(synthetic=3), lambda: Classifier(nn.Identity(), norm))
+    method.prepare(range(SIZE))
     assert method.needs.draws == 6
     draws = torch.rand(SIZE, 6)
     whole = Batch(batch().index, batch().images, batch().label, draws)

@@ -79,3 +79,50 @@ def test_the_verdict_is_that_of_the_label_distribution() -> None:
 def test_three_epochs_have_all_three_stages() -> None:
     method = Pencil(PencilSettings(warm_up=1, correction=1), nn.Identity)
     assert [method.schedule(epoch, 3) for epoch in range(3)] == [STAGE_1, STAGE_2, STAGE_3]
+
+
+def visited(classes: int, size: int, visits: int, **settings: Any) -> list[float]:
+    """The share of a label that is on the given class, visit by visit.
+
+    The network is nine tenths sure of another class each time.
+    """
+    method = Pencil(PencilSettings(**settings), nn.Identity)
+    start = method.settings.certainty * F.one_hot(torch.zeros(size).long(), classes).double()
+    method.register_buffer("label_logits", start)
+    sure = torch.full((size, classes), 0.1 / (classes - 1)).double()
+    sure[:, 1] = 0.9
+    batch = batch_of(sure.log(), torch.zeros(size).long())
+    at = {key: torch.tensor(value) for key, value in STAGE_2.items()}
+    found = []
+    for _ in range(visits):
+        method.step(batch, at)
+        found.append(method.label_logits.softmax(dim=1)[0, 0].item())
+    return found
+
+
+def test_labels_turn_within_stage_2_of_cifar() -> None:
+    """81 epochs of 200; batches of 128."""
+    recipe = {"label_rate": 1600.0}
+    assert visited(100, 128, 81, **recipe)[-1] < 0.3
+    assert visited(80, 128, 81, **recipe)[-1] < 0.3
+
+
+def test_the_published_pull_lets_no_label_of_100_classes_turn() -> None:
+    """It rests where the pulls are equal: a tenth, times p (1 - p), and a hundredth of p."""
+    for double, rest in ((True, 0.9), (False, 0.1 / (0.1 + 0.01))):
+        settings = {"compatibility": 0.1, "label_rate": 5000.0, "double_softmax": double}
+        assert visited(100, 128, 400, **settings)[-1] == pytest.approx(rest, abs=0.01)
+
+
+def test_labels_of_clothing1m_turn_and_stay_with_the_softmax_taken_twice() -> None:
+    """Taken once they swing, and ten epochs end where they began."""
+    recipe = {"compatibility": 0.08, "label_rate": 3000.0}
+    twice, once = (visited(14, 32, 10, **recipe, double_softmax=d) for d in (True, False))
+    assert max(twice) < 0.25
+    assert twice[-1] == pytest.approx(twice[-2], abs=0.01)
+    assert once[-1] > 0.9
+    assert min(once) < 0.1
+
+
+def test_turned_labels_are_those_of_the_distribution() -> None:
+    assert pencil().labels.tolist() == LABELS.argmax(axis=1).tolist()

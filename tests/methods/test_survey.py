@@ -23,8 +23,8 @@ from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
 WITH_MEMORY = [
-    "cleannet", "deepself", "dividemix", "f-correction", "joint-optim", "m-correction",
-    "metacleaner", "mlnt", "pencil",
+    "cleannet", "deepself", "dividemix", "elr", "f-correction", "joint-optim", "m-correction",
+    "metacleaner", "mlnt", "pencil", "posterior", "sed", "sop",
 ]  # fmt: skip
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from josrc.config import ViewConfig
+from josrc.data import policies
 from josrc.data.images import ImageSpec
 
 
@@ -25,12 +27,15 @@ class WeakView:
         pad: pixels of padding on each side.
         flip: whether images are flipped.
         size: height and width of the crop.
-        draws: uniform numbers an image needs.
+        whole: whether images in files hand out squares of all that they show, each view another,
+            and not the middle one.
+        draws: uniform numbers that an image needs: how far down, how far across, whether flipped.
     """
 
     pad: int
     flip: bool
     size: tuple[int, int]
+    whole: bool = False
     draws: int = 3
 
     def __call__(self, tiles: Tensor, index: Tensor, draws: Tensor) -> Tensor:
@@ -68,7 +73,7 @@ class ResizedView:
         flip: whether images are flipped.
         size: height and width of a view.
         area: smallest share of a tile that a crop covers.
-        draws: uniform numbers an image needs.
+        draws: uniform numbers that an image needs.
     """
 
     pad: int
@@ -103,16 +108,20 @@ def resample(images: Tensor, matrix: Tensor, size: tuple[int, int]) -> Tensor:
 
 @dataclass(frozen=True)
 class StrongView:
-    """Another view, then turned, sheared, and twice changed in colour: RandAugment, batched.
+    """Another view, then changed by a policy.
+
+    The policy ``mild`` turns and shears every image, and changes its colours twice.
 
     Attributes:
         base: the view that comes first.
         share: which share of the images is changed, counted from the last; the views of a batch
             stand one after the other, so 1/2 is the second of two.
+        policy: how they are changed.
     """
 
     base: WeakView | ResizedView
     share: float = 1.0
+    policy: Literal["mild", "autoaugment", "randaugment"] = "mild"
 
     @property
     def pad(self) -> int:
@@ -126,22 +135,29 @@ class StrongView:
 
     @property
     def draws(self) -> int:
-        """Uniform numbers an image needs."""
-        return self.base.draws + 6
+        """Uniform numbers that an image needs."""
+        return self.base.draws + policies.DRAWS
 
     def __call__(self, tiles: Tensor, index: Tensor, draws: Tensor) -> Tensor:
         """Views of some images, with pixels of type float from 0 to 255."""
         pixels = self.base(tiles, index, draws).float()
         kept = round(len(index) * (1 - self.share))
         strong, numbers = pixels[kept:], draws[kept:, self.base.draws :]
+        if self.policy == "mild":
+            strong = self._mild(strong, numbers)
+        else:
+            strong = policies.augment(strong.round(), numbers, self.policy)
+        return torch.cat([pixels[:kept], strong]) if kept else strong
+
+    def _mild(self, images: Tensor, numbers: Tensor) -> Tensor:
         angle = (2 * numbers[:, 0] - 1) * math.radians(30)  # RandAugment's largest rotation
         shear = (2 * numbers[:, 1] - 1) * 0.3  # and its largest shear
         cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
         matrix = torch.stack([cos, shear - sin, zero, sin, cos, zero], dim=1).view(-1, 2, 3)
-        strong = resample(strong, matrix, (pixels.shape[2], pixels.shape[3]))
+        images = resample(images, matrix, (images.shape[2], images.shape[3]))
         for choice, strength in (numbers[:, 2:4].T, numbers[:, 4:6].T):
-            strong = recolour(strong, choice, strength)
-        return torch.cat([pixels[:kept], strong]) if kept else strong
+            images = recolour(images, choice, strength)
+        return images
 
 
 def recolour(images: Tensor, choice: Tensor, strength: Tensor) -> Tensor:
@@ -177,16 +193,56 @@ def blurred(images: Tensor) -> Tensor:
     return F.avg_pool2d(images, 3, stride=1, padding=1, count_include_pad=False)
 
 
-View = WeakView | ResizedView | StrongView
+@dataclass(frozen=True)
+class StoredView:
+    """One of the views of an image whose features were computed before the first epoch.
+
+    Attributes:
+        stored: how many there are of an image; the first is its middle, without chance.
+        features: numbers of each.
+        draws: uniform numbers that an image needs.
+    """
+
+    stored: int
+    features: int
+    draws: int = 1
+
+    pad = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Of what takes the place of an image: a row of features."""
+        return (1, self.features)
+
+    def __call__(self, tiles: Tensor, index: Tensor, draws: Tensor) -> Tensor:
+        """Features of some images, ``(views, features)``.
+
+        Args:
+            tiles: features of all views of all images, ``(N, stored, features)``.
+            index: which images, ``(views,)``.
+            draws: numbers in [0, 1), ``(views, 1)``.
+        """
+        return tiles[index, (draws[:, 0] * self.stored).long()]
 
 
-def create_view(config: ViewConfig, size: tuple[int, int], views: int = 1) -> View:
+PixelView = WeakView | ResizedView | StrongView
+View = PixelView | StoredView
+
+
+def create_view(config: ViewConfig, size: tuple[int, int], views: int = 1) -> PixelView:
     """The random view of a configuration, for networks that see images of ``size``."""
-    make = ResizedView if config.crop == "resized" else WeakView
-    base = make(config.pad, config.flip, size)
+    base: WeakView | ResizedView = WeakView(config.pad, config.flip, size, config.crop == "whole")
+    if config.crop == "resized":
+        base = ResizedView(config.pad, config.flip, size)
     if config.strong == "none":
         return base
-    return StrongView(base, 1.0 if config.strong == "all" else 1 / views)
+    return StrongView(base, 1.0 if config.strong == "all" else 1 / views, config.policy)
+
+
+def sees_whole(view: View) -> bool:
+    """Whether a view may show any part of an image in a file."""
+    base = view.base if isinstance(view, StrongView) else view
+    return isinstance(base, WeakView) and base.whole
 
 
 class Normalise:

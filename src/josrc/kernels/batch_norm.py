@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 # Rows and channels of a tile, and tiles that a program asks for at once.
-ROWS, CHANNELS, AT_ONCE = 128, 64, 4
+ROWS, CHANNELS, TILES_AT_ONCE = 128, 64, 4
 # Programs that share the sums of a tensor, about two for each multiprocessor of a large GPU. Their
 # parts are added up by a second kernel, for few channels at a time: all would wait for a last one.
 PROGRAMS, FEW = 256, 8
@@ -25,15 +25,15 @@ PROGRAMS, FEW = 256, 8
 @triton.jit
 def _sums(
     x, parts, rows, channels, share,
-    ROWS: tl.constexpr, CHANNELS: tl.constexpr, AT_ONCE: tl.constexpr,
+    ROWS: tl.constexpr, CHANNELS: tl.constexpr, TILES_AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     """Sum and sum of squares of each channel over a share of the rows."""
     program, column = tl.program_id(0), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     inside = column < channels
     first = tl.zeros((ROWS, CHANNELS), tl.float32)
     second = tl.zeros((ROWS, CHANNELS), tl.float32)
-    for offset in range(0, share, AT_ONCE * ROWS):
-        for k in tl.static_range(AT_ONCE):
+    for offset in range(0, share, TILES_AT_ONCE * ROWS):
+        for k in tl.static_range(TILES_AT_ONCE):
             row = program * share + offset + k * ROWS + tl.arange(0, ROWS)
             here = (row < rows)[:, None] & inside[None, :]
             place = row[:, None].to(tl.int64) * channels + column[None, :]
@@ -230,9 +230,11 @@ def forward(
         pool: whether a 2x2 max pool follows.
     """
     channels, rows = x.shape[1], x.numel() // x.shape[1]
-    count, share, columns = _shares(rows, channels, AT_ONCE * ROWS)
+    count, share, columns = _shares(rows, channels, TILES_AT_ONCE * ROWS)
     parts, table = weight.new_empty(count, 2, channels), weight.new_empty(5, channels)
-    _sums[count, columns](x, parts, rows, channels, share, ROWS, CHANNELS, AT_ONCE, num_warps=8)
+    _sums[count, columns](
+        x, parts, rows, channels, share, ROWS, CHANNELS, TILES_AT_ONCE, num_warps=8
+    )
     _settle[triton.cdiv(channels, FEW),](
         parts, count, rows, channels, weight, bias, len(weight), eps, table, PROGRAMS, FEW
     )

@@ -15,7 +15,7 @@ def norm_relu(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float, pool: bool
 ) -> tuple[Tensor, Tensor]:
     """See ``batch_norm.forward``."""
-    return batch_norm.forward(_packed(x), weight, bias, eps, pool)
+    return batch_norm.forward(_pack(x), weight, bias, eps, pool)
 
 
 @norm_relu.register_fake
@@ -28,7 +28,7 @@ def norm_relu_backward(
     gradient: Tensor, x: Tensor, table: Tensor, pool: bool
 ) -> tuple[Tensor, Tensor]:
     """See ``batch_norm.backward``."""
-    return batch_norm.backward(_packed(gradient), _packed(x), table, pool)
+    return batch_norm.backward(_pack(gradient), _pack(x), table, pool)
 
 
 @norm_relu_backward.register_fake
@@ -55,7 +55,7 @@ norm_relu.register_autograd(_backward, setup_context=_remember)
 @torch.library.custom_op("josrc::scale_relu", mutates_args=())
 def scale_relu(x: Tensor, table: Tensor, pool: bool) -> Tensor:
     """See ``batch_norm.apply``."""
-    return batch_norm.apply(_packed(x), table, pool)
+    return batch_norm.apply(_pack(x), table, pool)
 
 
 @scale_relu.register_fake
@@ -63,5 +63,5 @@ def _(x: Tensor, table: Tensor, pool: bool) -> Tensor:
     return batch_norm.empty_result(x, pool)
 
 
-def _packed(x: Tensor) -> Tensor:
+def _pack(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)

@@ -120,7 +120,7 @@ def adam(
     """Adam's update of ``lists`` (weights, means, squares); ``step`` counts this update."""
     weights, means, squares = lists.addresses
     gradients = [
-        gradient if gradient.stride() == stride else _restrided(gradient, stride)
+        gradient if gradient.stride() == stride else _restride(gradient, stride)
         for gradient, stride in zip(gradients, lists.strides, strict=True)
     ]
     _adam[len(lists.chunks),](
@@ -135,5 +135,5 @@ def lerp(lists: TensorLists, share: float) -> None:
     _lerp[len(lists.chunks),](lists.chunks, targets, sources, share, CHUNK)
 
 
-def _restrided(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
+def _restride(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
     return torch.empty_strided(tensor.shape, stride, device=tensor.device).copy_(tensor)

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# So many equally likely values stand for a beta distribution.
-POINTS = 4096
+# This many equally likely values stand for a beta distribution.
+BETA_QUANTILES = 4096
 
 
 def beta_quantiles(alpha: float) -> Tensor:
-    """Equally likely values of Beta(alpha, alpha), in order, ``(POINTS,)``."""
+    """Equally likely values of Beta(alpha, alpha), in order, ``(BETA_QUANTILES,)``."""
     from scipy.special import betaincinv
 
-    middles = (np.arange(POINTS) + 0.5) / POINTS
+    middles = (np.arange(BETA_QUANTILES) + 0.5) / BETA_QUANTILES
     return torch.from_numpy(betaincinv(alpha, alpha, middles)).float()
 
 
@@ -34,6 +34,8 @@ def mix(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
     Args:
         values: images or labels, ``(batch, ...)``.
         partner: number of each row's partner, ``(batch,)``.
-        share: of the row itself, scalar.
+        share: of the row itself, scalar or ``(batch,)``.
     """
+    if share.ndim:
+        share = share.reshape(-1, *[1] * (values.ndim - 1))
     return share * values + (1 - share) * values[partner]

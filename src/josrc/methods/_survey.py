@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +16,10 @@ from torch import Tensor, nn
 
 from josrc import distributed
 from josrc.data.loaders import Loader
+from josrc.models.factory import feature_extractor
 
 SURVEY_BATCH = 2000
+Part = Callable[[Tensor], Tensor]
 
 
 class Survey:
@@ -26,9 +29,9 @@ class Survey:
 
     Attributes:
         labels: the given labels, ``(N,)``.
-        coming: samples that the epoch will train on, sorted; all, unless epochs are shorter.
+        batch_size: samples of a batch, of all processes together.
         seed: for whatever a method draws between epochs; another in every epoch.
-        reset_optimizer: clears the optimizer's state, for a network that begins anew.
+        reset_optimizer: clears the optimizer's state, for a network that starts over.
     """
 
     def __init__(
@@ -39,9 +42,14 @@ class Survey:
         reset_optimizer: Callable[[], None],
     ) -> None:
         self.labels = loader.label
-        self.coming = loader.order.sort().values
+        self.batch_size = loader.batch_size
         self.seed, self.reset_optimizer = seed, reset_optimizer
         self._loader, self._autocast = loader, autocast
+
+    @cached_property
+    def coming(self) -> Tensor:
+        """Samples that the epoch will train on, sorted; all, unless epochs are shorter."""
+        return self._loader.drawn.sort().values.to(self.labels.device)
 
     def logits(self, network: nn.Module, index: Tensor | None = None) -> Tensor:
         """Logits of every sample, or of some, in float32, ``(N, classes)``."""
@@ -54,7 +62,7 @@ class Survey:
 
     def features(self, network: nn.Module) -> Tensor:
         """What the head of a network sees of every sample, in float32, ``(N, features)``."""
-        return self._over(network, network.get_submodule("backbone"))
+        return self._over(network, feature_extractor(network))
 
     def losses(self, network: nn.Module, index: Tensor | None = None) -> Tensor:
         """Cross-entropy of every sample, or of some, against its given label, ``(N,)``."""
@@ -63,7 +71,7 @@ class Survey:
         return F.cross_entropy(logits, labels, reduction="none")
 
     @torch.no_grad()
-    def _over(self, network: nn.Module, part: nn.Module, index: Tensor | None = None) -> Tensor:
+    def _over(self, network: nn.Module, part: Part, index: Tensor | None = None) -> Tensor:
         training = network.training
         network.eval()
         every = torch.arange(len(self.labels)) if index is None else index
@@ -72,4 +80,4 @@ class Survey:
             images = self._loader.plain(SURVEY_BATCH, every[own])
             found = [part(some).float() for some in images]
         network.train(training)
-        return distributed.gathered(torch.cat(found), own, len(every))
+        return distributed.gather(torch.cat(found), own, len(every))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from josrc.config import SCHEDULED, MethodSettings, phase
 from josrc.data.loaders import Batch, Needs
+from josrc.data.orders import Order
 from josrc.data.source import Source
 from josrc.errors import UserError
 from josrc.methods._survey import Survey
@@ -24,7 +25,7 @@ Step = Callable[[Batch, Scalars], "StepResult"]
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step hands back: the loss to minimise, and what it learned about its samples.
+    """What a step returns: the loss to minimise, and what it found out about its samples.
 
     Every tensor but loss and mean probabilities is ``(batch,)``; all but the loss carry no
     gradient.
@@ -41,6 +42,7 @@ class StepResult:
         agreement: 1 where the views (or networks) agree on the top class, else 0.
         second_prediction: top class of the teacher, or of the second network.
         second_label_probability: probability that one gives the given label.
+        index: which samples these findings are of, ``(found,)``, if not those of the batch.
     """
 
     loss: Tensor
@@ -53,6 +55,7 @@ class StepResult:
     agreement: Tensor | None = None
     second_prediction: Tensor | None = None
     second_label_probability: Tensor | None = None
+    index: Tensor | None = None
 
 
 class Method(nn.Module):
@@ -67,9 +70,12 @@ class Method(nn.Module):
         title: name as people write it.
         reference: where the method was published.
         selects: whether the method sorts samples into groups.
+        exact: keys of the schedule whose values the step reads in float64; others are float32.
         compiles: whether ``torch.compile`` can trace the step; otherwise it is captured as it is.
         failure_hint: what of the method may be to blame when its training goes wrong.
         needs: what a step wants of a batch.
+        defaults: values of the configuration that the method brings along, stronger than a recipe's
+            own and weaker than its section on the method; lengths are epochs of 200.
         memory: names of what ``remember`` keeps.
     """
 
@@ -77,9 +83,11 @@ class Method(nn.Module):
     title: ClassVar[str]
     reference: ClassVar[str]
     selects: ClassVar[bool] = True
+    exact: ClassVar[frozenset[str]] = frozenset()
     failure_hint: ClassVar[str | None] = None
     compiles: bool = True
     needs: Needs = Needs()
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, settings: Any, create_network: Callable[[], nn.Module]) -> None:
         """Create the networks; whatever depends on the samples waits for ``prepare``."""
@@ -132,7 +140,21 @@ class Method(nn.Module):
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Look at the whole training set before a zero-based epoch, and change buffers in place.
 
-        Called exactly once an epoch, without gradient, also in a run that is stopped and resumed.
+        Called exactly once per epoch, without gradient, also in a run that is stopped and resumed.
+        """
+
+    def order(self, epoch: int, survey: Survey) -> Order | None:
+        """Which samples an epoch trains on, if the method says so: its needs have ``ordered``.
+
+        Asked after ``before_epoch``, and once more by a run that is resumed inside of the epoch:
+        the answer follows from buffers and the survey's seed.
+        """
+        return None
+
+    def after_epoch(self, epoch: int, survey: Survey) -> None:
+        """Look at the whole training set after an epoch, before its networks are tested.
+
+        As ``before_epoch``; for what must count for the last epoch, too.
         """
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
@@ -146,6 +168,11 @@ class Method(nn.Module):
     def tested(self) -> list[nn.Module]:
         """Networks whose mean test accuracy is reported each epoch."""
         return [self.network]
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The label that the method trains each sample with now, ``(N,)``, if it turns any."""
+        return None
 
     @property
     def teacher(self) -> nn.Module | None:

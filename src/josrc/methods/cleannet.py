@@ -40,14 +40,22 @@ class CleanNetSettings(MethodSettings):
     # ours: the paper trains a classifier to its end, then CleanNet, and repeats both
     warm_up: int = phase(20, description="epochs on all labels before CleanNet is first trained")
     refresh: int = phase(40, description="epochs until CleanNet is trained again; 0: never")
-    # ours: 2,000 each time. Code: 60,000 in one go, on features that are not standardised.
+    # ours: 2,000 each time. Code: 60,000 in one go, on features that are not standardised; so do
+    # the recipes of real data.
     updates: int = Field(2000, ge=1, description="updates of CleanNet each time it is trained")
+    standardise: bool = Field(
+        True, description="standardise features; else all classes look alike for many updates"
+    )
     # code: 0.01, a tenth of it for the second half; momentum 0.9, weight decay 1e-4
-    learning_rate: float = Field(0.01, gt=0, description="of CleanNet's own optimizer")
+    learning_rate: float = Field(
+        0.01, gt=0, description="learning rate of CleanNet's own optimizer"
+    )
     # code: 32 of each
-    pairs: int = Field(32, ge=1, description="checked, and unchecked, samples an update sees")
+    pairs: int = Field(
+        32, ge=1, description="checked samples per update, and as many unchecked ones"
+    )
     # paper and code: 32
-    references: int = Field(32, ge=1, description="k-means centres that stand for a class")
+    references: int = Field(32, ge=1, description="k-means centres per class")
     # code: 0.1
     margin: float = Field(0.1, ge=-1, le=1, description="similarity above which a label is right")
     # code: 5, 0.1 and 0.1
@@ -93,8 +101,9 @@ class CleanNet(Method):
             return
         # Features are not negative behind a ReLU, and long-tailed.
         features = survey.features(self.network).clamp(min=0).log1p()
-        # Ours: standardised. Else all classes look alike to untrained layers, for many updates.
-        features = (features - features.mean(dim=0)) / features.std(dim=0).clamp(min=1e-6)
+        if self.settings.standardise:
+            spread = features.std(dim=0).clamp(min=1e-6)
+            features = (features - features.mean(dim=0)) / spread
         references = class_references(
             features, survey.labels, self.classes, self.settings.references
         )
@@ -155,20 +164,25 @@ class CleanNet(Method):
 class Comparison(nn.Module):
     """CleanNet proper: an encoder of images, one of classes, and the cosine between them.
 
-    Layer sizes are the code's for features of a ResNet-50. Its dropout is left out.
+    Layer sizes are the code's for features of a ResNet-50, and so is the tanh behind every layer
+    but the scores of the attention. Its dropout is left out.
     """
 
     def __init__(self, features: int) -> None:
         super().__init__()
-        self.query = nn.Sequential(nn.Linear(features, 256), nn.Tanh(), nn.Linear(256, 128))
-        self.rebuild = nn.Sequential(nn.Linear(128, 256), nn.Tanh(), nn.Linear(256, features))
+        self.query = nn.Sequential(
+            nn.Linear(features, 256), nn.Tanh(), nn.Linear(256, 128), nn.Tanh()
+        )
+        self.rebuild = nn.Sequential(
+            nn.Linear(128, 256), nn.Tanh(), nn.Linear(256, features), nn.Tanh()
+        )
         self.reference = nn.Sequential(
             nn.Linear(features, 512), nn.Tanh(), nn.Linear(512, 256), nn.Tanh()
         )
         self.attention = nn.Sequential(
             nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1, bias=False)
         )
-        self.summary = nn.Linear(256, 128)
+        self.summary = nn.Sequential(nn.Linear(256, 128), nn.Tanh())
 
     def forward(self, features: Tensor, references: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Similarity of each image to its label's class, and the image's features rebuilt.

@@ -37,6 +37,7 @@ class Coteaching(TwoNetworks):
     Settings = CoteachingSettings
     title = "Co-teaching"
     reference = "Han et al., Co-teaching: Robust Training with Extremely Noisy Labels, NeurIPS 2018"
+    exact = frozenset({"forget_rate"})
     settings: CoteachingSettings
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:

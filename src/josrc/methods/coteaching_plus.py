@@ -47,6 +47,7 @@ class CoteachingPlus(TwoNetworks):
     Settings = CoteachingPlusSettings
     title = "Co-teaching+"
     reference = "Yu et al., How Does Disagreement Help Generalization against Label Corruption?"
+    exact = frozenset({"forget_rate"})
     settings: CoteachingPlusSettings
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:

@@ -29,16 +29,16 @@ class DeepSelfSettings(MethodSettings):
     # paper: 0.5
     alpha: float = Field(0.5, ge=0, le=1, description="weight of the corrected label")
     # paper: 8
-    prototypes: int = Field(8, ge=1, description="p, prototypes of a class")
+    prototypes: int = Field(8, ge=1, description="p, prototypes per class")
     # paper: 1280
-    class_samples: int = Field(1280, ge=1, description="m, samples of a class to choose them from")
+    class_samples: int = Field(1280, ge=1, description="m, samples per class to choose them from")
     # paper: 0.4
     density_rank: float = Field(
-        0.4, gt=0, le=1, description="samples count as close from this share of similarities on"
+        0.4, gt=0, le=1, description="quantile of similarities above which samples count as close"
     )
     # paper: 0.95
     similarity_limit: float = Field(
-        0.95, description="prototypes are less alike than this to a denser sample"
+        0.95, description="largest similarity of a prototype to a denser sample"
     )
 
 
@@ -91,6 +91,11 @@ class DeepSelf(Method):
             # The method knows no foreign samples: a label that was corrected counts as ID.
             group=torch.where(corrected == batch.label, CLEAN, ID),
         )
+
+    @property
+    def labels(self) -> Tensor:
+        """The corrected labels; the loss has the given ones beside them."""
+        return self.corrected
 
     def _similarity(self, features: Tensor, survey: Survey) -> Tensor:
         """Mean cosine of every sample with each class's prototypes, ``(N, classes)``."""

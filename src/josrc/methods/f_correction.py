@@ -1,73 +1,162 @@
-"""F-correction: learn how labels are confused, and correct the loss forward by it.
+"""F-correction: learn how labels are confused, and correct the loss by it.
 
 Patrini, Rozza, Menon, Nock and Qu, CVPR 2017; "code" is what the authors published.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from josrc.config import MethodSettings, phase
+from josrc.config import File, LowerCase, MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
 from josrc.data.source import Source
-from josrc.distributed import batch_mean
+from josrc.distributed import mean_over
+from josrc.errors import UserError
+from josrc.losses import log_probabilities
 from josrc.methods._survey import Survey
 from josrc.methods.base import Method, Scalars, StepResult, describe
+
+# How far the sum of a row of a given matrix may be from 1.
+ROW_TOLERANCE = 1e-3
 
 
 class FCorrectionSettings(MethodSettings):
     """Settings of F-correction; "paper" and "code" name the source of a default."""
 
     name: str = "f-correction"
-    # ours: 20 of 200. Paper and code train once to the end, take the weights that were best on
-    # noisy labels held out, and train again from there. Nothing is held out here; on noisy labels
-    # that best epoch comes early, before the wrong ones are learned by heart.
-    warm_up: int = phase(20, description="epochs of cross-entropy before the matrix is estimated")
+    # paper: both; forward is the better one nearly everywhere
+    variant: LowerCase[Literal["forward", "backward"]] = Field(
+        "forward", description="correct the prediction, or the loss"
+    )
+    # ours: half of the run. Paper and code train twice, each time to the end.
+    warm_up: int = phase(100, description="epochs of cross-entropy before the matrix is estimated")
+    # code: 0.1
+    holdout: float = Field(
+        0.1, ge=0, lt=1, description="share of noisy images by which the best epoch is chosen"
+    )
     # code: 100 for CIFAR-100, 97 elsewhere. The very surest sample of a class may be an outlier.
     anchor_percentile: float = Field(
-        100.0, gt=0, le=100, description="samples surer of a class than this are no example of it"
+        100.0,
+        gt=0,
+        le=100,
+        description="percentile of confidence at which the example of a class is taken",
+    )
+    matrix: File | None = Field(
+        None, description="a known matrix, .npy or .csv, a row per true class; null: estimate it"
     )
 
 
 class FCorrection(Method):
-    """The forward procedure of the paper, its matrix estimated by the network itself."""
+    """Train, estimate how labels are confused, and train on with that in the loss.
+
+    Each of the two trainings keeps the epoch that explains noisy labels of images held out best.
+    The second begins with what the first kept; what it keeps is tested.
+    """
 
     Settings = FCorrectionSettings
     title = "F-correction"
     reference = "Patrini et al., Making Deep Neural Networks Robust to Label Noise, CVPR 2017"
     settings: FCorrectionSettings
+    chosen: nn.Module
     transitions: Tensor
+    inverse: Tensor
+    held: Tensor
+    least_loss: Tensor
+
+    def __init__(
+        self, settings: FCorrectionSettings, create_network: Callable[[], nn.Module]
+    ) -> None:
+        super().__init__(settings, create_network)
+        if settings.holdout:
+            self.chosen = copy.deepcopy(self.network).requires_grad_(False)
+
+    def check(self, source: Source, noisy: bool) -> None:
+        """A given matrix must be one, and of these classes."""
+        if self.settings.matrix is not None:
+            read_matrix(self.settings.matrix, source.closed)
 
     def prepare(self, source: Source) -> None:
-        """No label is taken for confused until the matrix is estimated: plain cross-entropy."""
+        """Hold images out; no label is taken for confused until a matrix is there."""
         self.remember("transitions", torch.eye(source.closed))
+        self.remember("inverse", torch.eye(source.closed))
+        self.remember("least_loss", torch.tensor(math.inf))
+        drawn = torch.randperm(len(source))[: round(self.settings.holdout * len(source))]
+        held = torch.zeros(len(source), dtype=torch.bool)
+        self.remember("held", held.index_fill(0, drawn, True))
+        if self.settings.matrix is not None:
+            self._correct_by(read_matrix(self.settings.matrix, source.closed))
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
-        """Estimate the matrix once, after the warm-up."""
-        if epoch == self.settings.warm_up:
-            predictions = survey.logits(self.network).softmax(dim=1)
-            found = estimate_transitions(predictions, self.settings.anchor_percentile)
-            self.transitions.copy_(found)
+        """After the first training: go back to its best epoch, and estimate the matrix there."""
+        if epoch != self.settings.warm_up or self.settings.matrix is not None:
+            return
+        if self.settings.holdout and epoch:
+            self.network.load_state_dict(self.chosen.state_dict())
+            survey.reset_optimizer()
+        predictions = survey.logits(self.network).softmax(dim=1)
+        self._correct_by(estimate_transitions(predictions, self.settings.anchor_percentile))
+        self.least_loss.fill_(math.inf)
+
+    def after_epoch(self, epoch: int, survey: Survey) -> None:
+        """Keep the network if it explains noisy labels of images held out better than before."""
+        if not self.settings.holdout:
+            return
+        held = self.held.nonzero().squeeze(1)
+        logits, label = survey.logits(self.network, held), survey.labels[held]
+        loss = self._losses(logits, label).mean() if len(held) else torch.tensor(-math.inf)
+        if loss < self.least_loss or epoch == 0 or not len(held):
+            self.chosen.load_state_dict(self.network.state_dict())
+            self.least_loss.copy_(loss)
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
-        """Mean cross-entropy of the given labels, as the confused network would predict them."""
+        """Mean corrected loss of the given labels, but those of images held out."""
         logits = self.network(batch.images).float()
-        joint = true_and_given(logits, batch.label, self.transitions)
-        found = joint.detach()
+        joint = true_and_given(logits.detach(), batch.label, self.transitions)
         # Bayes' rule: how likely each class is the true one, now that the given label is known.
-        truth = found.softmax(dim=1).gather(1, batch.label[:, None]).squeeze(1)
+        truth = joint.softmax(dim=1).gather(1, batch.label[:, None]).squeeze(1)
         return StepResult(
-            -batch_mean(joint.logsumexp(dim=1)),
+            mean_over(self._losses(logits, batch.label), ~self.held[batch.index]),
             **describe(logits, batch.label),
             clean_likelihood=truth,
             # The method knows no foreign samples.
-            group=torch.where(found.argmax(dim=1) == batch.label, CLEAN, ID),
+            group=torch.where(joint.argmax(dim=1) == batch.label, CLEAN, ID),
         )
+
+    @property
+    def tested(self) -> list[nn.Module]:
+        """The epoch that images held out have chosen, or the last one."""
+        return [self.chosen if self.settings.holdout else self.network]
+
+    def load_weights(self, values: Mapping[str, Tensor]) -> None:
+        """Weights of a run that chose no epoch are those of its last one."""
+        if self.settings.holdout and not any(key.startswith("chosen.") for key in values):
+            last = {key.removeprefix("network."): value for key, value in values.items()}
+            values = {**values, **{f"chosen.{key}": value for key, value in last.items()}}
+        super().load_weights(values)
+
+    def _correct_by(self, transitions: Tensor) -> None:
+        self.transitions.copy_(transitions)
+        # Rows that are alike have no inverse; this is as near as there is to one.
+        self.inverse.copy_(torch.linalg.pinv(transitions.double()))
+
+    def _losses(self, logits: Tensor, label: Tensor) -> Tensor:
+        """What each given label costs, ``(batch,)``."""
+        if self.settings.variant == "backward":
+            # The mean of these over labels drawn by the matrix is the true class's cross-entropy.
+            # They may be negative, and are bounded as probabilities are.
+            return -(self.inverse[label] * log_probabilities(logits)).sum(dim=1)
+        return -true_and_given(logits, label, self.transitions).logsumexp(dim=1)
 
 
 def true_and_given(logits: Tensor, label: Tensor, transitions: Tensor) -> Tensor:
@@ -80,7 +169,7 @@ def true_and_given(logits: Tensor, label: Tensor, transitions: Tensor) -> Tensor
         label: given labels, ``(batch,)``.
         transitions: probability of each given label (column) for each true class (row).
     """
-    return torch.log_softmax(logits, dim=1) + transitions.log().t()[label]
+    return F.log_softmax(logits, dim=1) + transitions.log().t()[label]
 
 
 def estimate_transitions(predictions: Tensor, percentile: float) -> Tensor:
@@ -97,3 +186,30 @@ def estimate_transitions(predictions: Tensor, percentile: float) -> Tensor:
         sureness = torch.where(predictions >= limit, 0, predictions)
     rows = predictions[sureness.argmax(dim=0)]
     return rows / rows.sum(dim=1, keepdim=True)
+
+
+def read_matrix(path: Path, classes: int) -> Tensor:
+    """A matrix of probabilities from a file, ``(classes, classes)``.
+
+    Args:
+        path: ``.npy``, or ``.csv`` with commas and no header.
+        classes: how many there are.
+    """
+    try:
+        if path.suffix == ".npy":
+            found = np.load(path, allow_pickle=False)
+        else:
+            found = np.loadtxt(path, delimiter=",", ndmin=2)
+        matrix = torch.from_numpy(found.astype(np.float64))
+    except (OSError, ValueError) as error:
+        raise UserError(f"method.matrix: {path} can't be read as a matrix: {error}") from None
+    if matrix.shape != (classes, classes):
+        shape = " x ".join(map(str, matrix.shape))
+        raise UserError(f"method.matrix: {path} is {shape}; the data has {classes} classes.")
+    sums = matrix.sum(dim=1)
+    if not (matrix >= 0).all() or not ((sums - 1).abs() < ROW_TOLERANCE).all():
+        raise UserError(
+            f"method.matrix: {path} does not hold probabilities. Each row is a true class: how "
+            "likely each given label is, which sums to 1."
+        )
+    return (matrix / sums[:, None]).float()

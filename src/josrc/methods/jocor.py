@@ -28,7 +28,7 @@ from josrc.selection import kept_count, small_loss
 class JoCoRSettings(SmallLossSettings):
     """Settings of JoCoR; "paper" and "code" name the source of a default.
 
-    For its asymmetric noise the code halves the forget rate. That is no part of the method here:
+    For its asymmetric noise the code halves the forget rate. That is not part of the method here:
     the plain recipe of CIFAR100N-C says how to ask for it.
     """
 
@@ -46,6 +46,7 @@ class JoCoR(TwoNetworks):
     Settings = JoCoRSettings
     title = "JoCoR"
     reference = "Wei et al., Combating Noisy Labels by Agreement: A Joint Training Method, 2020"
+    exact = frozenset({"forget_rate"})
     settings: JoCoRSettings
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:

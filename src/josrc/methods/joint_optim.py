@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -37,11 +39,17 @@ class JointOptimSettings(MethodSettings):
     first_step: int = phase(200, of=320, description="epochs of joint optimisation")
     # code: 10, whatever the length of the run
     history_epochs: int = Field(
-        10, ge=1, description="a new label is the mean of so many epochs' predictions"
+        10, ge=1, description="epochs over whose predictions a new label is averaged"
     )
     # code: 1.0 and 0.5 (1.2 and 0.8 for 70 % symmetric, 0.8 and 0.4 for 40 % asymmetric noise)
     alpha: float = Field(1.0, ge=0, description="weight of L_p, against one class for all")
     beta: float = Field(0.5, ge=0, description="weight of L_e, the entropy of predictions")
+    # paper: the distribution of classes. Code: uniform, which that of CIFAR-10 is. Ours: where
+    # nobody knows it the given labels do, since most are right.
+    prior: Literal["labels", "uniform"] = Field(
+        "labels",
+        description="class frequencies that L_p expects: those of the given labels, or uniform",
+    )
 
 
 class JointOptim(Method):
@@ -53,13 +61,14 @@ class JointOptim(Method):
     settings: JointOptimSettings
     soft_label: Tensor
     history: Tensor
+    prior: Tensor
     first_network: nn.Module
 
     def __init__(
         self, settings: JointOptimSettings, create_network: Callable[[], nn.Module]
     ) -> None:
         super().__init__(settings, create_network)
-        # Step 2 begins anew from here, be it drawn or pretrained.
+        # Step 2 starts over from here, whether drawn or pretrained.
         self.remember("first_network", copy.deepcopy(self.network).requires_grad_(False))
 
     def prepare(self, source: Source) -> None:
@@ -68,6 +77,10 @@ class JointOptim(Method):
         self.remember("soft_label", given.float())
         shape = (self.settings.history_epochs, *given.shape)
         self.remember("history", torch.zeros(shape, dtype=torch.float16))
+        counts = np.bincount(source.given, minlength=source.closed)
+        if self.settings.prior == "uniform":
+            counts = np.ones_like(counts)
+        self.remember("prior", torch.from_numpy(counts / counts.sum()).float())
 
     def relabel(self, index: Tensor, label: Tensor) -> None:
         """A label that is changed from outside is what the sample begins with again."""
@@ -89,13 +102,18 @@ class JointOptim(Method):
             self.network.load_state_dict(self.first_network.state_dict())
             survey.reset_optimizer()
 
+    @property
+    def labels(self) -> Tensor:
+        """The top class of each label."""
+        return self.soft_label.argmax(dim=1)
+
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy against the present labels and, in step 1, both regularisers."""
         logits = self.network(batch.images).float()
         label = self.soft_label[batch.index]
         prediction = logits.softmax(dim=1)
         entropy = batch_mean(soft_cross_entropy(logits, prediction))
-        regulariser = self.settings.alpha * balance_penalty(prediction) + (
+        regulariser = self.settings.alpha * balance_penalty(prediction, self.prior) + (
             self.settings.beta * entropy
         )
         loss = batch_mean(soft_cross_entropy(logits, label)) + at["joint"] * regulariser

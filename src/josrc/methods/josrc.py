@@ -32,7 +32,9 @@ class JoSRCSettings(MethodSettings):
     name: str = "josrc"
     # Table 6: train on clean samples (c), ID ones too (ci), all (cio), with consistency (full).
     variant: LowerCase[Literal["c", "ci", "cio", "full"]] = Field(
-        "full", description="trained on clean samples, ID ones too, all, all with consistency"
+        "full",
+        description="trained on clean samples, on mislabelled ones too, on all, on all "
+        "with consistency",
     )
     # paper: 0.6
     smoothing: float = Field(0.6, ge=0, lt=1, description="epsilon of Eq. 5")
@@ -62,9 +64,11 @@ class JoSRCSettings(MethodSettings):
     joint_forward: bool = Field(True, description="both views in one forward pass")
     # The code takes the logarithms of Eq. 9 to base 2; the paper says base 2 of Eq. 2 only.
     consistency_base: float = Field(2.0, gt=1, description="base of the logarithms of Eq. 9")
-    # ours: Eq. 9 rewards the disagreement of OOD samples without bound (docs/josrc.md).
+    # ours: Eq. 9 rewards the disagreement of OOD samples without bound (docs/paper/josrc.md).
     ood_divergence_cap: float | None = Field(
-        1.0, gt=0, description="most divergence of an OOD sample that is rewarded; null: no limit"
+        1.0,
+        gt=0,
+        description="largest divergence of an OOD sample that is rewarded; null: no limit",
     )
 
 

@@ -19,6 +19,7 @@ from josrc.data.source import Source
 from josrc.distributed import mean_over
 from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
+from josrc.models.factory import feature_extractor
 
 
 class MetaCleanerSettings(MethodSettings):
@@ -62,7 +63,7 @@ class MetaCleaner(Method):
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """Cross-entropy of the weighted sum of each group's features."""
         size = self.settings.group_size
-        features = self.network.backbone(batch.images).float()
+        features = feature_extractor(self.network)(batch.images).float()
         rest = len(batch.label) % size
         whole = len(batch.label) - rest
         label = batch.label[:whole].view(-1, size)
