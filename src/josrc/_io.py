@@ -2,8 +2,9 @@
 
 import csv
 import errno
-import json
 import os
+import re
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -14,15 +15,23 @@ from typing import Any
 
 from josrc.errors import UserError, reason
 
+# How an address begins, one of this machine, and a file of images with a name in it.
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
+LOCAL = "file://"
+MEMBER = re.compile(r"(.*?\.(?:tar|parquet))#(.+)", re.DOTALL | re.IGNORECASE)
 # What the name of a file that is not complete ends with.
 PARTIAL = ".partial"
 # What readers of JSON, CSV, arrays and archives raise on content that makes no sense.
 MALFORMED = (
     ValueError,
-    KeyError,
+    LookupError,
+    AttributeError,
     TypeError,
+    OverflowError,
     EOFError,
-    RuntimeError,
+    MemoryError,
+    RuntimeError,  # that of a nesting without end, too
+    struct.error,
     csv.Error,
     zipfile.BadZipFile,
     zlib.error,
@@ -59,12 +68,6 @@ def readable(
         raise UserError(f"{path} {complaint}: {why}") from None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """What a JSON file holds."""
-    with readable(path):
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-
-
 def partial_of(path: Path) -> Path:
     """What a file is called until it is complete."""
     return path.with_name(f"{path.name}{PARTIAL}")
@@ -88,6 +91,7 @@ def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         raise IsADirectoryError(errno.EISDIR, "A folder is where a file should go", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_of(path)
+    drop_link(partial)
     with with_path(path):
         try:
             yield partial
@@ -101,10 +105,50 @@ def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         partial.replace(path)
 
 
+def drop_link(path: Path) -> None:
+    """Delete a link where a file is to be written: it may lead to a file of somebody else's."""
+    if path.is_symlink() and not path.is_char_device():
+        path.unlink()
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is an address, as ``s3://bucket/a.jpg``, and not one of this machine."""
+    return "://" in path and SCHEME.match(path) is not None
+
+
+def split_member(path: str) -> tuple[str, str]:
+    """The file that holds an image, and what it is called in there; empty if it is the image.
+
+    ``shards/1.tar#cat/2.jpg`` is the image ``cat/2.jpg`` in ``shards/1.tar``.
+    """
+    found = MEMBER.match(path) if "#" in path else None
+    return (path, "") if found is None else (found[1], found[2])
+
+
+def located(root: str | Path, name: str) -> str:
+    """Where a name leads that begins at a folder or at an address; a whole one stays."""
+    name, home = name.removeprefix(LOCAL), str(root)
+    if is_url(name):
+        return name
+    if not is_url(home):
+        return os.path.join(home, name)  # noqa: PTH118  (a Path costs 10 times)
+    return name if name.startswith("/") else f"{home.rstrip('/')}/{name}"
+
+
 def seen_from(folder: Path, path: str) -> str:
-    """A path as seen from a folder if it lies below, else absolute."""
-    path = os.path.abspath(path)  # noqa: PTH100  (a Path costs 10 times)
-    return os.path.relpath(path, folder) if path.startswith(f"{folder}{os.sep}") else path
+    """A path as seen from a folder if it lies below, else absolute; an address stays."""
+    if is_url(path):
+        return path
+    file, member = split_member(path)
+    file = os.path.abspath(file)  # noqa: PTH100  (a Path costs 10 times)
+    if file.startswith(f"{folder}{os.sep}"):
+        file = os.path.relpath(file, folder)
+    return f"{file}#{member}" if member else file
+
+
+def leaves(path: str) -> bool:
+    """Whether a path that was seen from a folder leads out of it."""
+    return os.path.isabs(path) or is_url(path)  # noqa: PTH117
 
 
 def write_text(path: Path, text: str) -> None:
@@ -119,7 +163,7 @@ def atomic_csv(
 ) -> Iterator[Callable[[Iterable[Sequence[Any]]], None]]:
     """What writes rows of a CSV file, which takes its place when it is complete.
 
-    File names are bytes to a system, and some are no UTF-8: they are written as they are.
+    File names are bytes to a system, and some are not valid UTF-8: they are written as they are.
     """
     with (
         atomic_write(path) as partial,

@@ -254,7 +254,7 @@ def test_a_damaged_file_is_refused(root, content):
      ("cifar100n", "aggregate", "cifar10n"), ("cifar100n-c", "human", "cifar100n")],
 )  # fmt: skip
 def test_people_gave_their_labels_to_one_data_set(name, kind, owner):
-    with pytest.raises(ValidationError, match=f"people gave to {owner}, and not to {name}"):
+    with pytest.raises(ValidationError, match=f"people gave to {owner}, not to {name}"):
         describe_data(name, noise=kind)
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from commands import josrc
-from josrc.data.class_checks import odd_classes
+from josrc.data.class_checks import warn_of_odd_classes
 from josrc.runs.start import plan
 
 
@@ -17,7 +17,7 @@ def warnings(labels: list[str]) -> list[str]:
     images = np.random.default_rng(0).integers(0, 256, (len(labels), 6, 6), dtype=np.uint8)
     _, source = plan((images, labels))
     assert source is not None
-    return odd_classes(source)
+    return warn_of_odd_classes(source)
 
 
 def test_names_that_differ_in_case_or_blanks_are_told() -> None:
@@ -45,5 +45,5 @@ def test_training_and_doctor_warn(tmp_path: Path, capsys: pytest.CaptureFixture[
     for words in (["train", tmp_path / "data", *short], ["doctor", "data", tmp_path / "data"]):
         assert josrc(*words) == 0
         said = capsys.readouterr().out
-        assert "differ in case or blanks alone: 'Orange' and 'orange'." in said
+        assert "differ only in case or spaces: 'Orange' and 'orange'." in said
         assert "fewer than 10 images: Orange 8, lime 8, orange 8." in said

@@ -13,7 +13,7 @@ from PIL import Image
 
 import josrc as library
 from commands import josrc
-from josrc.data.duplicates import FEW, Duplicate, find_duplicates, marks_of, tally
+from josrc.data.duplicates import MAX_LISTED_COPIES, Duplicate, find_duplicates, marks_of, tally
 from josrc.data.images import ArrayImages
 from josrc.data.readers.arrays import source_of
 from josrc.runs.start import plan
@@ -70,9 +70,10 @@ def test_a_run_lists_copies_and_warns_of_those_in_the_test_images(
         assert (judged["path"], judged["verdict"]) == (row["path"], row["verdict"])
     assert rows[4]["verdict"] == ""
     report = (run / "audit" / "report.html").read_text()
-    assert "Under different labels" in report
+    assert "different labels" in report
     assert "again.png" in report
-    assert "leak.png" not in report
+    assert "leak.png" in report
+    assert {(row["kind"], row["similarity"]) for row in rows} == {("exact", "1.0")}
 
 
 def test_an_audit_keeps_the_list(copied: Path, tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_the_doctor_names_pictures_under_two_labels(
     assert "One picture, different labels: " in said
     assert "again.png ('zero')" in said
     assert josrc("doctor", "data", pictures) == 0
-    assert "No file is an exact copy of another one." in capsys.readouterr().out
+    assert "No file is an exact copy of another." in capsys.readouterr().out
 
 
 def test_images_in_memory_are_compared_too() -> None:
@@ -127,7 +128,7 @@ def test_labels_with_noise_on_purpose_are_those_of_the_run() -> None:
     labels = np.arange(40) % 2
     labels[20:] = labels[:20]
     _, plain = plan((images, labels))
-    _, noisy = plan((images, labels), noise="symmetric", rate=0.5)
+    _, noisy = plan((images, labels), inject="symmetric:0.5")
     assert plain is not None
     assert noisy is not None
     assert tally(plain.listed_duplicates()).conflicts == 0
@@ -160,7 +161,18 @@ def test_of_many_copies_every_label_is_named_and_names_come_back(tmp_path: Path)
     write_duplicates(tmp_path / "d.csv", rows)
     assert list(read_duplicates(tmp_path / "d.csv")) == rows
     (named,) = tally(rows).named
-    assert [copy.given_label for copy in named] == ["cat", 'the "dog"', *["cat"] * (FEW - 2)]
+    assert [copy.given_label for copy in named] == [
+        "cat",
+        'the "dog"',
+        *["cat"] * (MAX_LISTED_COPIES - 2),
+    ]
+
+
+def test_a_list_of_an_earlier_josrc_knows_exact_copies_alone(tmp_path: Path) -> None:
+    old = tmp_path / "duplicates.csv"
+    old.write_text("group,part,row,path,given_label,verdict\n1,training,3,/a.png,cat,clean\n")
+    (copy,) = read_duplicates(old)
+    assert copy == Duplicate(1, "training", 3, "/a.png", "cat", "clean", "exact", 1.0)
 
 
 def test_no_copy_is_no_news() -> None:

@@ -289,11 +289,11 @@ def test_noise_by_image_is_a_kind_of_noise():
 
 
 def test_noise_by_image_needs_images_in_memory(pictures):
-    settings = {"noise": "instance", "rate": 0.3}
+    settings = {"inject": "instance:0.3"}
     run, opened = plan(str(pictures), model="cnn7", workers=0, **settings)
     source = prepare_source(opened, run, free_memory=2**40)
     assert 0.1 < (source.given != source.true).mean() < 0.5
-    with pytest.raises(UserError, match=r"looks at the pixels.*data\.resident=true"):
+    with pytest.raises(UserError, match=r"needs the pixels.*data\.resident=true"):
         prepare_source(opened, run, free_memory=0)
 
 

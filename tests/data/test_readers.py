@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable
@@ -138,11 +139,11 @@ def test_annotations_beside_images_are_no_broken_images(tmp_path: Path) -> None:
     assert list(source.ids) == ["cat/1.png", "cat/2.png", *odd]
     assert source.left_out == {"json": 4, "db": 1}
     (sentence,) = describe_left_out(source.left_out)
-    assert sentence.endswith("no pictures: 4 .json, 1 .db.")
+    assert sentence.endswith("not pictures: 4 .json, 1 .db.")
     for name in ("loose.png", "notes.txt", ".hidden.png"):
         (tmp_path / name).write_text("beside the classes")
     *_, sentence = describe_left_out(opened(tmp_path).left_out)
-    assert sentence == "Left out, as they lie in no class folder: 1."
+    assert sentence == "Left out, as they are not in a class folder: 1."
     (tmp_path / "m.csv").write_text("path,label\ncat/1.json,cat\ndog/1.png,dog\n")
     assert list(opened(tmp_path / "m.csv").ids) == ["cat/1.json", "dog/1.png"], "named itself"
 
@@ -246,10 +247,50 @@ def test_many_rows_cost_little(tmp_path: Path) -> None:
 
 # --- mistakes ------------------------------------------------------------------------------------
 
+
+def test_a_group_is_held_out_as_a_whole(tmp_path: Path) -> None:
+    names = [f"{number:03}.png" for number in range(120)]
+    files(tmp_path, names)
+    rows = [f"{name},{n % 2},p{n // 5}" for n, name in enumerate(names[:-10])]
+    rows += [f"{name},{n % 2}," for n, name in enumerate(names[-10:])]  # each by itself
+    (tmp_path / "m.csv").write_text("\n".join(["path,label,patient", *rows]))
+    source = opened(tmp_path / "m.csv", group_column="patient", val=0.25)
+    assert source.val is not None
+    held, kept = ({int(i[:3]) // 5 for i in part.ids if i < "110"} for part in (source.val, source))
+    assert held
+    assert not held & kept
+    assert 24 <= len(source.val) <= 36
+    assert 10 <= (source.val.given == 0).sum() <= 20
+    again = opened(tmp_path / "m.csv", group_column="patient", val=0.25)
+    assert again.val is not None
+    assert list(again.val.ids) == list(source.val.ids)
+
+
+def test_a_folder_has_no_group_column(tmp_path: Path) -> None:
+    files(tmp_path, ["a/1.png", "b/1.png"])
+    with pytest.raises(UserError, match="only a manifest has columns"):
+        opened(tmp_path, group_column="patient", val=0.5)
+
+
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "no label column": ("path,lable\na,1\n", {}, "no column for the label.*Did you mean 'lable'"),
     "no path column": ("pth,label\na,1\n", {}, "no column for the path.*--path-column"),
     "named column": ("path,lable\na,1\n", {"label_column": "label"}, "Did you mean 'lable'"),
+    "group column": (
+        "path,label,patient\na,1,x\nb,2,y\n",
+        {"group_column": "patent", "val": 0.5},
+        "no column 'patent'.*Did you mean 'patient'",
+    ),
+    "groups without val": (
+        "path,label,patient\na,1,x\nb,2,y\n",
+        {"group_column": "patient"},
+        "Give --val too",
+    ),
+    "one group": (
+        "path,label,patient\na,1,x\nb,2,x\n",
+        {"group_column": "patient", "val": 0.5},
+        "No group is small enough",
+    ),
     "no header": ("a.png,cat\nb.png,dog\n", {}, r"its columns: a\.png, cat"),
     "one class": ("path,label\na,cat\nb,cat\n", {}, "one class, 'cat'"),
     "same id": ("id,path,label\n1,a,cat\n2,b,dog\n1,c,cat\n", {}, "images 1 and 3.*same id '1'"),
@@ -302,7 +343,7 @@ def test_a_path_that_comes_back_into_the_folder_is_fine(tmp_path: Path) -> None:
     [
         ("bad.jsonl", b'{"path": "a", "label": 1}\nnot json\n', "as a manifest: line 2: "),
         ("list.jsonl", b"[1, 2]\n", "not an object"),
-        ("bad.csv", b"path,label\n\xff\xfe,1\n", "no UTF-8 text: save it as that"),
+        ("bad.csv", b"path,label\n\xff\xfe,1\n", "not UTF-8 text: save it as UTF-8"),
         ("bad.parquet", b"PAR0", "can't be read as a manifest"),
         ("notes.txt", b"hello", "neither a folder of class folders nor a manifest"),
     ],
@@ -334,3 +375,49 @@ def test_folders_without_images_are_told(tmp_path: Path) -> None:
     files(tmp_path, ["loose.png"])
     with pytest.raises(UserError, match="holds no image in class folders"):
         opened(tmp_path)
+
+
+def saved(folder: Path, *, image: str = "png", label: str = "number", other: bool = False) -> Path:
+    """A Hugging Face data set saved to disk, with something wrong about it."""
+    datasets = pytest.importorskip("datasets")
+    content = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(content, "PNG")
+    images = {"png": {"bytes": content.getvalue(), "path": None}, "text": "a.png", "number": 1.5}
+    kinds = {"png": datasets.Image(), "text": datasets.Value("string")}
+    labels = {"number": 1, "beyond": 7, "negative": -3, "list": [0, 1]}
+    classes = datasets.ClassLabel(names=["dog", "cat"])
+    if label == "list":
+        classes = datasets.Sequence(datasets.Value("int64"))
+    features = {"image": kinds.get(image, datasets.Value("float64")), "label": classes}
+    rows = {"image": [images[image]] * 4, "label": [labels[label]] * 4}
+    if label in ("beyond", "negative"):  # the library refuses them itself, but reads them
+        features["label"] = datasets.Value("int64")
+    whole = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
+    if label in ("beyond", "negative"):
+        whole.info.features["label"] = classes
+    parts = {"train": whole}
+    if other:
+        parts["test"] = whole.rename_column("label", "class")
+    datasets.DatasetDict(parts).save_to_disk(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"image": "text"}, "column 'image' holds Value"),
+        ({"image": "number"}, "column 'image' holds Value"),
+        ({"label": "beyond"}, "has the label 7, and there are 2 classes"),
+        ({"label": "negative"}, "has the label -3, and there are 2 classes"),
+        ({"label": "list"}, "to have several labels, such as [0, 1]"),
+        ({"other": True}, "split 'test' has no column 'label', but image, class"),
+    ],
+)
+def test_a_data_set_of_the_hub_that_is_not_one_of_labelled_images(
+    wrong: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = str(saved(tmp_path / "saved", **wrong))
+    with pytest.raises(UserError) as error:
+        opened(path)
+    assert message in str(error.value)
+    assert path in str(error.value)

@@ -183,7 +183,7 @@ def test_a_resumed_run_looks_for_no_bad_files_but_leaves_out_those_it_left_out(
 def test_more_than_a_few_bad_files_stop_the_run(folder: Path) -> None:
     for number in (0, 2, 4):
         (folder / "cat" / f"{number:02}.png").write_bytes(b"junk")
-    message = r"3 of 47 files give no image, more than 5%(.|\n)*3 times: not an image"
+    message = r"3 of 47 files could not be read, more than 5%(.|\n)*3 times: not an image"
     with pytest.raises(UserError, match=message):
         source_of(folder)
     assert len(source_of(folder, allow_skipped=True)) == 44
@@ -203,7 +203,7 @@ def test_a_class_without_a_readable_image_and_no_image_at_all(folder: Path) -> N
 def test_a_file_that_vanishes_during_training_is_named(folder: Path) -> None:
     loader = loader_of(source_of(folder, resident=False))
     (folder / "dog" / "05.png").unlink()
-    with pytest.raises(UserError, match=r"05\.png can't be read any more: .*not exist"):
+    with pytest.raises(UserError, match=r"05\.png can no longer be read: .*not exist"):
         list(batches(loader))
 
 
@@ -272,3 +272,47 @@ def test_a_captured_step_reads_each_batch_of_files(folder: Path, tmp_path: Path)
     for memory, files in zip(*runs, strict=True):
         assert files["loss"] == pytest.approx(memory["loss"], rel=0.02)
         assert abs(files["n_clean"] - memory["n_clean"]) <= 3
+
+
+@pytest.fixture
+def ramps(tmp_path: Path) -> Path:
+    """Pictures four times as long as high, or as wide: each pixel says how far along it lies."""
+    for number in range(20):
+        along = np.tile(np.linspace(0, 255, 80).astype(np.uint8), (20, 1))
+        path = tmp_path / "ramps" / ("cat", "dog")[number % 2] / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(along if number % 4 < 2 else along.T).convert("RGB").save(path)
+    return tmp_path / "ramps"
+
+
+def test_a_whole_picture_is_seen_and_each_view_lies_elsewhere(ramps: Path) -> None:
+    whole, middle = (
+        loader_of(source_of(ramps, resident=False), crop=crop, flip=False)
+        for crop in ("whole", "shift")
+    )
+    seen = {}
+    for loader in (whole, middle):
+        made = [b.images.mean(dim=(1, 2, 3)) for e in range(30) for b in batches(loader, epoch=e)]
+        first, second = (torch.cat([m.chunk(2)[view] for m in made]) for view in (0, 1))
+        seen[loader] = torch.cat([first, second])
+        assert (first - second).abs().mean() > 0
+    # Of what lies along the ramp the middle square shows a quarter, whole pictures all.
+    spans = [float(values.max() - values.min()) for values in seen.values()]
+    assert spans[0] > 6 * spans[1]
+    # Every place is as likely: quarters of the way hold a quarter of the views each.
+    place = (seen[whole] - seen[whole].min()) / (seen[whole].max() - seen[whole].min())
+    shares = torch.histc(place, 4, 0, 1) / len(place)
+    assert shares.sub(0.25).abs().max() < 0.04
+
+
+def test_whole_pictures_come_alike_after_a_stop_and_not_from_memory(ramps: Path) -> None:
+    source = source_of(ramps, resident=False)
+    every = list(batches(loader_of(source, crop="whole"), epoch=2))
+    rest = list(batches(loader_of(source, crop="whole"), epoch=2, position=8))
+    assert all(same(one, two) for one, two in zip(rest, every[1:], strict=True))
+    data = describe_data(str(ramps), resident=True)
+    config = RunConfig.model_validate(
+        {"data": data, "method": StandardSettings(), "views": {"crop": "whole"}}
+    )
+    with pytest.raises(UserError, match=r"views\.crop=whole"):
+        prepare_source(open_source(data), config, free_memory=PLENTY)

@@ -10,12 +10,12 @@ import numpy as np
 from josrc.data.source import Source
 
 # ours: a class of fewer images is hardly learned, and a verdict on them rests on next to nothing.
-FEW_IMAGES = 10
+MIN_IMAGES = 10
 # Classes, or groups of them, that a warning names.
-NAMED = 8
+MAX_NAMED = 8
 
 
-def odd_classes(source: Source) -> list[str]:
+def warn_of_odd_classes(source: Source) -> list[str]:
     """Warnings of classes that may be one, and of those with very few images."""
     return [*_alike(source.closed_names), *_small(source)]
 
@@ -29,23 +29,23 @@ def _alike(names: Sequence[str]) -> list[str]:
     if not groups:
         return []
     return [
-        f"Warning: classes that differ in case or blanks alone: {_some(groups)}. They are trained "
-        "as different ones; if they are one, give them one name."
+        f"Warning: classes that differ only in case or spaces: {_some(groups)}. They are trained "
+        "as separate classes; if they are one, give them one name."
     ]
 
 
 def _small(source: Source) -> list[str]:
     counts = np.bincount(source.given, minlength=source.closed)
-    small = [place for place in np.argsort(counts, kind="stable") if counts[place] < FEW_IMAGES]
+    small = [place for place in np.argsort(counts, kind="stable") if counts[place] < MIN_IMAGES]
     if not small:
         return []
     named = [f"{source.class_names[place]} {counts[place]:,}" for place in small]
     return [
-        f"Warning: classes of fewer than {FEW_IMAGES} images: {_some(named)}. They are hardly "
+        f"Warning: classes with fewer than {MIN_IMAGES} images: {_some(named)}. They are hardly "
         "learned, and verdicts on them are little more than guesses."
     ]
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more

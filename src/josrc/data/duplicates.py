@@ -1,7 +1,8 @@
-"""Exact copies: which images are there more than once, and what they are called each time.
+"""Duplicates: which images are there more than once, and what they are called each time.
 
 A file is known by a digest of its bytes, an image in memory by one of its pixels. That is 16 bytes
-an image, made while it is read anyway; only those of copies are looked at any further.
+an image, made while it is read anyway; only those of copies are looked at any further. A picture
+that was saved again, resized or cropped is found by its sketch, 432 bytes per image: see ``near``.
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ from numpy.typing import NDArray
 
 from josrc.data.decode import Content, UnreadableImageError
 from josrc.data.images import ArrayImages, Images
+from josrc.data.near.pairs import Pairs, find_near_pairs
+from josrc.data.near.sketches import Sketches, sketches_of_pixels
 from josrc.data.noise import Labels
 from josrc.data.packed_strings import Index, PackedStrings
 
 # Bytes of a mark, and how it is made: among a million images two alike by chance are no worry.
-SIZE = 16
-digest = partial(hashlib.blake2b, digest_size=SIZE)
+MARK_BYTES = 16
+digest = partial(hashlib.blake2b, digest_size=MARK_BYTES)
 # A mark an image, ``(N, 2)``.
 Marks = NDArray[np.uint64]
 # What each part of the data is called, and what copies that training has seen too make of it.
 PARTS = ("training", "held-out", "test")
 TOO_GOOD = {"held-out": "agreement", "test": "test accuracy"}
-# Pictures under different labels that are named one by one, and copies of each.
-NAMED, FEW = 20, 6
+# Pictures that are named one by one, and copies of each.
+MAX_LISTED_PICTURES, MAX_LISTED_COPIES = 20, 6
+# How copies are alike: byte for byte, or to the eye.
+EXACT, NEAR = "exact", "near"
+NEAR_TITLE = "Near copies (saved again, resized, cropped, brightened or mirrored)"
 
 
 def mark(content: Content) -> bytes:
@@ -47,26 +53,66 @@ def mark(content: Content) -> bytes:
 
 def marks_of(content: bytes | bytearray) -> Marks:
     """Marks that stand one behind the other, ``(N, 2)``."""
-    return np.frombuffer(content, dtype=np.uint64).reshape(-1, SIZE // 8)
+    return np.frombuffer(content, dtype=np.uint64).reshape(-1, MARK_BYTES // 8)
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Images that are there more than once, those that are alike one after the other.
+    """Images that are there more than once, those that show the same one after the other.
 
     Attributes:
-        group: which of them are alike, ``(K,)``, rising.
+        group: which of them show the same, ``(K,)``, rising.
         part: number in ``PARTS``, ``(K,)``.
         place: number of the image in its part, ``(K,)``.
         paths: where they lie; empty for images in memory.
+        similarity: to the most similar other one of the group, ``(K,)``; 1: an exact copy.
+        pairs: what the groups were made of.
     """
 
     group: Index
     part: Index
     place: Index
     paths: Sequence[str]
+    similarity: NDArray[np.float32]
+    pairs: Pairs
 
-    def listed(
+    @classmethod
+    def of(cls, parts: Sequence[Images | None], pairs: Pairs) -> Duplicates:
+        """Groups of all images that pairs connect.
+
+        Args:
+            parts: images of each of ``PARTS``; none where there is no such part.
+            pairs: of images, counted through all parts.
+        """
+        counts = np.array([0 if part is None else len(part) for part in parts], dtype=np.int64)
+        numbers, ends = np.unique(np.concatenate((pairs.first, pairs.second)), return_inverse=True)
+        one, two = np.split(ends, 2)
+        similarity = np.zeros(len(numbers), dtype=np.float32)
+        for end in (one, two):
+            np.maximum.at(similarity, end, pairs.similarity)
+        group = _connected(one, two, len(numbers))
+        order = np.lexsort((numbers, group))
+        part = np.repeat(np.arange(len(counts)), counts)[numbers[order]]
+        place = numbers[order] - (np.cumsum(counts) - counts)[part]
+
+        def location(part: int, place: int) -> str:
+            images = parts[part]
+            return "" if images is None else images.location(place)
+
+        paths = PackedStrings.of(map(location, part.tolist(), place.tolist()))
+        return cls(group[order], part, place, paths, similarity[order], pairs)
+
+    def add_pairs(self, parts: Sequence[Images | None], more: Pairs) -> Duplicates:
+        """The same with more pairs; arguments as of ``of``."""
+        known = self.pairs
+        both = Pairs(
+            np.concatenate((known.first, more.first)),
+            np.concatenate((known.second, more.second)),
+            np.concatenate((known.similarity, more.similarity)),
+        )
+        return self.of(parts, both)
+
+    def list_copies(
         self, labels: Sequence[Labels | None], names: Sequence[str], training: int
     ) -> Iterator[Duplicate]:
         """One by one: those with different labels first, then those that tests have too.
@@ -91,34 +137,55 @@ class Duplicates:
             for index in range(begins[group], ends[group]):
                 part, place = int(self.part[index]), int(self.place[index])
                 row = place + training if PARTS[part] == "held-out" else place
-                yield Duplicate(number, PARTS[part], row, self.paths[index], names[label[index]])
+                alike = round(float(self.similarity[index]), 3)
+                yield Duplicate(
+                    number, PARTS[part], row, self.paths[index], names[label[index]],
+                    kind=EXACT if alike == 1 else NEAR, similarity=alike,
+                )  # fmt: skip
 
 
-def find_duplicates(parts: Sequence[tuple[Images, Marks] | None]) -> Duplicates:
+def _connected(one: Index, two: Index, count: int) -> Index:
+    """Which of that many images are connected by pairs, ``(count,)``."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = coo_array((np.ones(len(one), dtype=bool), (one, two)), shape=(count, count))
+    return np.asarray(connected_components(edges, directed=False)[1], dtype=np.int64)
+
+
+def find_duplicates(
+    parts: Sequence[tuple[Images, Marks] | None],
+    sketches: Sequence[Sketches | None] | None = None,
+) -> Duplicates:
     """All copies among the images of the parts, and from one part to another.
 
     Args:
         parts: images and marks of each of ``PARTS``; none where there is no such part.
+        sketches: of the images of each part; none: near duplicates are not looked for.
     """
     marks = np.concatenate([part[1] for part in parts if part is not None])
-    part = np.repeat(np.arange(len(PARTS)), [0 if p is None else len(p[1]) for p in parts])
-    place = np.concatenate([np.arange(len(p[1])) for p in parts if p is not None])
+    exact, single = _exact_pairs(marks)
+    found = Duplicates.of([part and part[0] for part in parts], exact)
+    if sketches is None:
+        return found
+    images = [part[0] for part in parts if part is not None]
+    drawn = np.concatenate([some for some in sketches if some is not None])
+    near = find_near_pairs(drawn, images, single)
+    return found.add_pairs([part and part[0] for part in parts], near)
+
+
+def _exact_pairs(marks: Marks) -> tuple[Pairs, Index]:
+    """Images with the same mark, and one of each mark."""
     order = np.lexsort(marks.T)  # stable: copies keep the order of the data
-    same = np.zeros(len(marks) + 1, dtype=bool)  # as the one before it
-    same[1:-1] = (marks[order[1:]] == marks[order[:-1]]).all(axis=1)
-    copied = same[1:] | same[:-1]
-    chosen, group = order[copied], np.cumsum(~same[:-1])[copied]
-
-    def location(index: int) -> str:
-        found = parts[part[index]]
-        return "" if found is None else found[0].location(int(place[index]))
-
-    paths = PackedStrings.of(map(location, chosen.tolist()))
-    return Duplicates(group, part[chosen], place[chosen], paths)
+    same = np.zeros(len(marks), dtype=bool)  # as the one before it
+    same[1:] = (marks[order[1:]] == marks[order[:-1]]).all(axis=1)
+    copy = np.flatnonzero(same)
+    pairs = Pairs(order[copy - 1], order[copy], np.ones(len(copy), dtype=np.float32))
+    return pairs, np.sort(order[~same])
 
 
-def duplicates_in_memory(parts: Sequence[Images | None]) -> Duplicates:
-    """All copies among images that are no files; ``parts`` as in ``PARTS``."""
+def duplicates_in_memory(parts: Sequence[Images | None], near: bool = True) -> Duplicates:
+    """All copies among images that are not files; ``parts`` as in ``PARTS``."""
 
     def marked(images: Images | None) -> tuple[Images, Marks] | None:
         if not isinstance(images, ArrayImages):
@@ -126,7 +193,11 @@ def duplicates_in_memory(parts: Sequence[Images | None]) -> Duplicates:
         found = (digest(pixels.data).digest() for pixels in images.pixels)
         return images, marks_of(b"".join(found))
 
-    return find_duplicates([marked(images) for images in parts])
+    def sketched(images: Images | None) -> Sketches | None:
+        return sketches_of_pixels(images.pixels) if isinstance(images, ArrayImages) else None
+
+    sketches = [sketched(images) for images in parts] if near else None
+    return find_duplicates([marked(images) for images in parts], sketches)
 
 
 class Duplicate(NamedTuple):
@@ -139,6 +210,8 @@ class Duplicate(NamedTuple):
         path: where it lies; empty for an image in memory.
         given_label: its label.
         verdict: on that label, once there is one.
+        kind: ``EXACT`` if another one of the group is the same byte for byte, else ``NEAR``.
+        similarity: to the most similar other one of the group, up to 1.
     """
 
     group: int
@@ -147,6 +220,8 @@ class Duplicate(NamedTuple):
     path: str
     given_label: str
     verdict: str = ""
+    kind: str = EXACT
+    similarity: float = 1.0
 
     @property
     def name(self) -> str:
@@ -155,32 +230,58 @@ class Duplicate(NamedTuple):
 
 
 @dataclass
-class DuplicateTally:
-    """Duplicates, counted.
-
-    Attributes:
-        pictures: that are there more than once.
-        images: as so many images.
-        conflicts: pictures with different labels.
-        shared: pictures that training has too, by the part that should not.
-        named: some copies of the first pictures with different labels, every label in its turn.
-    """
+class KindTally:
+    """Duplicates of one kind, counted: pictures, the images they are, and different labels."""
 
     pictures: int = 0
     images: int = 0
     conflicts: int = 0
-    shared: dict[str, int] = field(default_factory=dict)
-    named: list[list[Duplicate]] = field(default_factory=list)
 
-    def sentences(self) -> list[str]:
-        """What people should know."""
+    def sentence(self, title: str) -> list[str]:
+        """How many there are, if any."""
         if not self.pictures:
             return []
         pictures = "1 picture is" if self.pictures == 1 else f"{self.pictures:,} pictures are"
-        found = [
-            f"Exact copies: {pictures} there more than once, as {self.images:,} images; "
+        return [
+            f"{title}: {pictures} there more than once, as {self.images:,} images; "
             f"under different labels: {self.conflicts:,}."
         ]
+
+
+@dataclass
+class DuplicateTally:
+    """Duplicates, counted.
+
+    Attributes:
+        exact: pictures of which all copies are exact.
+        near: the others.
+        shared: pictures that training has too, by the part that should not.
+        first: some copies of the first pictures, every label in its turn.
+    """
+
+    exact: KindTally = field(default_factory=KindTally)
+    near: KindTally = field(default_factory=KindTally)
+    shared: dict[str, int] = field(default_factory=dict)
+    first: list[list[Duplicate]] = field(default_factory=list)
+
+    @property
+    def pictures(self) -> int:
+        """Pictures that are there more than once."""
+        return self.exact.pictures + self.near.pictures
+
+    @property
+    def conflicts(self) -> int:
+        """Pictures with different labels."""
+        return self.exact.conflicts + self.near.conflicts
+
+    @property
+    def named(self) -> list[list[Duplicate]]:
+        """The first pictures with different labels."""
+        return [group for group in self.first if have_different_labels(group)]
+
+    def sentences(self) -> list[str]:
+        """What people should know."""
+        found = self.exact.sentence("Exact copies") + self.near.sentence(NEAR_TITLE)
         for part, count in self.shared.items():
             found.append(
                 f"Warning: {count:,} of them are both among the training and the {part} images, "
@@ -194,17 +295,26 @@ def tally(copies: Iterable[Duplicate]) -> DuplicateTally:
     found = DuplicateTally()
     for _, members in groupby(copies, key=lambda copy: copy.group):
         group = list(members)
-        found.pictures += 1
-        found.images += len(group)
-        parts = {copy.part for copy in group}
-        for part in TOO_GOOD:
-            if {PARTS[0], part} <= parts:
-                found.shared[part] = found.shared.get(part, 0) + 1
-        if len({copy.given_label for copy in group}) > 1:
-            found.conflicts += 1
-            if len(found.named) < NAMED:
-                found.named.append(_varied(group)[:FEW])
+        kind = found.near if any(copy.kind == NEAR for copy in group) else found.exact
+        kind.pictures += 1
+        kind.images += len(group)
+        kind.conflicts += have_different_labels(group)
+        for part in parts_shared(group):
+            found.shared[part] = found.shared.get(part, 0) + 1
+        if len(found.first) < MAX_LISTED_PICTURES:
+            found.first.append(_varied(group)[:MAX_LISTED_COPIES])
     return found
+
+
+def have_different_labels(group: Iterable[Duplicate]) -> bool:
+    """Whether copies of a picture have more than one label."""
+    return len({copy.given_label for copy in group}) > 1
+
+
+def parts_shared(group: Iterable[Duplicate]) -> list[str]:
+    """The parts that should not have a picture which training has."""
+    parts = {copy.part for copy in group}
+    return [part for part in TOO_GOOD if {PARTS[0], part} <= parts]
 
 
 def _varied(group: list[Duplicate]) -> list[Duplicate]:

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from josrc._io import is_url, located
 from josrc.data.decode import Content, picture_size, read_picture, read_tile
 from josrc.data.packed_strings import Index, PackedStrings
+from josrc.data.remote import fetch_image
 
 
 @dataclass(frozen=True)
@@ -20,19 +22,29 @@ class ImageFiles:
     """Images in files. Like an array ``(N, tile, tile, 3)`` of which nothing is in memory.
 
     Attributes:
-        names: paths relative to ``root``; absolute ones stay as they are.
-        root: where they begin.
+        names: paths relative to ``root``; absolute ones and addresses stay as they are.
+        root: where they begin, a folder or an address.
         tile: height and width that an image is decoded to; 0 until the network is known.
     """
 
     names: PackedStrings
-    root: Path
+    root: Path | str
     tile: int = 0
 
     @property
     def has_paths(self) -> bool:
         """Each lies in a file of its own."""
         return True
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether some lie behind addresses."""
+        return is_url(str(self.root)) or b"://" in self.names.block
+
+    @property
+    def has_files(self) -> bool:
+        """Whether each is a file of this machine."""
+        return not self.is_remote
 
     @property
     def in_memory(self) -> bool:
@@ -53,11 +65,16 @@ class ImageFiles:
 
     def location(self, index: int) -> str:
         """Where an image lies."""
-        return os.path.join(self.root, self.names[index])  # noqa: PTH118  (a Path costs 10 times)
+        return located(self.root, self.names[index])
 
     def content(self, index: int) -> Content:
-        """An image as it is stored."""
-        return self.location(index)
+        """An image as it is stored: where it lies, or its bytes."""
+        place = self.location(index)
+        return fetch_image(place) if is_url(place) else place
+
+    def file_name(self, index: int) -> str:
+        """What its file is called."""
+        return Path(self.location(index)).name
 
     def stored_size(self, index: int) -> tuple[int, int]:
         """Width and height, of which the header of its file tells."""
@@ -70,6 +87,16 @@ class ImageFiles:
     def take(self, index: Index) -> ImageFiles:
         """Some of the images."""
         return replace(self, names=self.names.take(index))
+
+    def renamed(self, names: PackedStrings, found: Index) -> ImageFiles:
+        """Images by other names, each where one of these is; -1: it is not there."""
+        return replace(self, names=names)
+
+    def missing(self) -> Index:
+        """Those that are not there; behind addresses nobody looks until they are read."""
+        places = map(self.location, range(len(self)))
+        gone = [i for i, p in enumerate(places) if not (is_url(p) or os.path.exists(p))]  # noqa: PTH110
+        return np.array(gone, dtype=np.int64)
 
     def with_tile(self, tile: int) -> ImageFiles:
         """The same images, decoded to another size."""
@@ -93,6 +120,11 @@ class HubImages(ImageFiles):
     @property
     def has_paths(self) -> bool:
         """They lie inside of the data set's own files."""
+        return False
+
+    @property
+    def has_files(self) -> bool:
+        """Likewise."""
         return False
 
     def location(self, index: int) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from josrc.data.decode import Content
 from josrc.data.packed_strings import Index
 
 Pixels = NDArray[np.uint8]
@@ -23,7 +24,11 @@ class Images(Protocol):
 
     @property
     def has_paths(self) -> bool:
-        """Whether each lies in a file that a manifest or a link can name."""
+        """Whether each has a path that a manifest can name."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether each is a file of this machine, which a link can lead to."""
 
     @property
     def in_memory(self) -> bool:
@@ -41,6 +46,12 @@ class Images(Protocol):
     def location(self, index: int) -> str:
         """Where an image lies; empty if it lies nowhere."""
 
+    def file_name(self, index: int) -> str:
+        """What its file is called; empty if it lies nowhere."""
+
+    def content(self, index: int) -> Content:
+        """An image as it is stored: where it lies, or its bytes; none of those in memory alone."""
+
     def stored_size(self, index: int) -> tuple[int, int]:
         """Width and height of an image as it is stored."""
 
@@ -49,7 +60,8 @@ class Images(Protocol):
 
         Args:
             index: which.
-            least: a JPEG may be decoded at a smaller scale that still has so many pixels per side.
+            least: a JPEG may be decoded at a smaller scale that still has that many pixels per
+                side.
         """
 
 
@@ -76,6 +88,11 @@ class ArrayImages:
         return self.files is not None and self.files.has_paths
 
     @property
+    def has_files(self) -> bool:
+        """Whether they came from files of this machine."""
+        return self.files is not None and self.files.has_files
+
+    @property
     def in_memory(self) -> bool:
         """They are."""
         return True
@@ -95,6 +112,14 @@ class ArrayImages:
     def location(self, index: int) -> str:
         """Where an image was decoded from."""
         return "" if self.files is None else self.files.location(index)
+
+    def file_name(self, index: int) -> str:
+        """What the file is called that an image was decoded from."""
+        return "" if self.files is None else self.files.file_name(index)
+
+    def content(self, index: int) -> Content:
+        """What an image was decoded from."""
+        return b"" if self.files is None else self.files.content(index)
 
     def stored_size(self, index: int) -> tuple[int, int]:
         """Width and height of its file, or of itself."""

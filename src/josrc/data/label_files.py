@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc._console import clipped
 from josrc._io import UNREADABLE, readable, write_npz
+from josrc._reading import check_array, read_array, read_arrays, regular
 from josrc.data.noise import Labels
 from josrc.errors import UserError
 
 # The column of a CSV that holds the labels, in the order in which they are looked for.
 LABEL_COLUMNS = ("given", "given_label", "label", "noisy_label", "target")
 PLACES = ("id", "index")
+COMPLAINT = "can't be read as labels"
 # What a noise file holds at least.
 GIVEN = "given.npy"
 
@@ -26,7 +29,7 @@ def check_noise_target(path: Path) -> None:
     if path.suffix != ".npz":
         raise UserError(f"A noise file ends in .npz, and {path} does not.")
     if path.is_file() and not (zipfile.is_zipfile(path) and GIVEN in _members(path)):
-        raise UserError(f"{path} exists and is no noise file. Name another --out.")
+        raise UserError(f"{path} exists and is not a noise file. Name another --out.")
 
 
 def _members(path: Path) -> set[str]:
@@ -56,18 +59,25 @@ def write_noise_file(
 
 def check_ids(path: Path, ids: str | None) -> None:
     """Raise an error if a noise file knows its samples by other ids than these."""
-    with np.load(path, allow_pickle=False) as arrays:
-        if "ids" in arrays and str(arrays["ids"]) != ids:
-            raise UserError(
-                f"The images have changed since {path} was written: files were added, removed or "
-                "renamed. Its labels can't be told apart any more. Put them back, or begin anew."
-            )
+    known = read_arrays(path, known=("ids",)).get("ids")
+    if known is not None and str(known) != ids:
+        raise UserError(
+            f"The images have changed since {path} was written: files were added, removed or "
+            "renamed. Its labels can no longer be matched to the images. Put the files back, or "
+            "start over."
+        )
 
 
 def read_truth(path: Path) -> Labels | None:
     """The true labels of a noise file that can be read; none where it holds none."""
-    with readable(path):
-        return _read_npz(path, ())[1] if path.suffix.lower() == ".npz" else None
+    if path.suffix.lower() != ".npz":
+        return None
+    arrays = read_arrays(path, needed=("given",), known=("true",))
+    if "true" not in arrays:
+        return None
+    check_array(path, arrays, "true", "iu", length=len(arrays["given"]), low=0)
+    true: Labels = arrays["true"].astype(np.int64)
+    return true
 
 
 def read_label_file(
@@ -81,39 +91,28 @@ def read_label_file(
         class_names: names of the classes of the task; a CSV may hold names or numbers.
         samples: how many labels there must be, where ``true`` does not say.
     """
-    if not path.is_file():
+    if not regular(path).is_file():
         raise UserError(f"Label file {path} does not exist.")
     suffix = path.suffix.lower()
     readers = {".npz": _read_npz, ".npy": _read_npy, ".csv": _read_csv}
     if suffix not in readers:
         raise UserError(f"{path}: labels are read from .npz, .npy and .csv files, not '{suffix}'.")
-    with readable(path, "can't be read as labels", UNREADABLE):
+    with readable(path, COMPLAINT, UNREADABLE):
         values, file_true = readers[suffix](path, class_names)
     length = samples if true is None else len(true)
-    given = checked_labels(
-        path, values, len(values) if length is None else length, len(class_names)
-    )
+    given = check_labels(path, values, len(values) if length is None else length, len(class_names))
     if true is not None and file_true is not None and not np.array_equal(file_true, true):
         raise UserError(f"{path} was made for other data: its true labels differ from this data's.")
     return given
 
 
 def _read_npz(path: Path, _: Sequence[str]) -> tuple[Any, Any]:
-    # Opened here: numpy leaves a file that it opened itself open when the archive is damaged.
-    with path.open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("it is not an npz archive")
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as arrays:
-            if "given" not in arrays:
-                found = ", ".join(arrays.files) or "nothing"
-                raise ValueError(f"it holds {found}, but no array 'given'")
-            return arrays["given"], arrays.get("true")
+    arrays = read_arrays(path, needed=("given",), known=("true",), complaint=COMPLAINT)
+    return arrays["given"], arrays.get("true")
 
 
 def _read_npy(path: Path, _: Sequence[str]) -> tuple[Any, None]:
-    with path.open("rb") as file:
-        return np.lib.format.read_array(file, allow_pickle=False), None
+    return read_array(path, COMPLAINT), None
 
 
 def _read_csv(path: Path, class_names: Sequence[str]) -> tuple[Any, None]:
@@ -136,7 +135,8 @@ def _read_csv(path: Path, class_names: Sequence[str]) -> tuple[Any, None]:
     for line, row in lines:
         cell = row[column or 0].strip() if len(row) > (column or 0) else ""
         if cell not in number and not re.fullmatch("-?[0-9]{1,18}", cell):
-            raise ValueError(f"line {line} holds {cell!r}, which is neither a class nor a number")
+            shown = clipped(repr(cell))
+            raise ValueError(f"line {line} holds {shown}, which is neither a class nor a number")
         labels.append(number[cell] if cell in number else int(cell))
     return np.array(labels), None
 
@@ -154,8 +154,8 @@ def _check_order(lines: list[tuple[int, list[str]]], header: list[str]) -> None:
             )
 
 
-def checked_labels(path: Path, values: Any, length: int, classes: int) -> Labels:
-    """Values of a file as labels, if there are so many and each names one of the classes."""
+def check_labels(path: Path, values: Any, length: int, classes: int) -> Labels:
+    """Values of a file as labels, if there are that many and each names one of the classes."""
     if values.ndim != 1:
         raise UserError(f"{path}: labels must be one vector, not an array of shape {values.shape}.")
     if len(values) != length:

@@ -14,15 +14,20 @@ from torch import Tensor
 from josrc.data.image_files import ImageFiles
 from josrc.data.images import ArrayImages, Images
 from josrc.data.noise import Labels
+from josrc.data.orders import Order, balanced_order, grouped_order
+from josrc.data.packed_strings import Index
 from josrc.data.source import Source
 from josrc.data.staging import Staging
-from josrc.data.views import Normalise, View
-from josrc.data.workers import Decoded, DecodingPool, Faults
+from josrc.data.views import View, sees_whole
+from josrc.data.workers import DecodedGroup, DecodingPool, Faults, SquareGroup
 from josrc.distributed import portion
 from josrc.errors import UserError
 
 # Test images of 32 x 32 pixels that go through a network at once; of larger ones fewer.
-MOST_EVALUATED = 2000
+MAX_EVALUATED = 2000
+# Where a method orders an epoch itself: this many places for each sample at most, and this many
+# times the batch size in a step; and this many samples that several processes must not part.
+MAX_VISITS_PER_SAMPLE, MAX_BATCHES_PER_STEP, ORDERED_UNIT = 4, 2, 4
 # Seed and epoch it was drawn for; order of the samples; numbers of their views; of the steps.
 Plan = tuple[tuple[int, int] | None, Tensor, Tensor, Tensor]
 
@@ -35,11 +40,18 @@ class Needs:
         views: how many random views of each sample.
         draws: how many random numbers for each sample.
         group_size: how many samples of one given label stand together; 1 mixes all.
+        ordered: whether the method itself may say which samples come, see ``Method.order``.
     """
 
     views: int = 1
     draws: int = 0
     group_size: int = 1
+    ordered: bool = False
+
+    @property
+    def unit(self) -> int:
+        """How many samples in a row belong together, and go to one process."""
+        return ORDERED_UNIT if self.ordered else self.group_size
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Loader:
         source: Source,
         needs: Needs,
         view: View,
-        normalise: Normalise,
+        normalise: Callable[[Tensor], Tensor],
         device: torch.device,
         *,
         batch_size: int,
@@ -104,13 +116,18 @@ class Loader:
         self.label = torch.tensor(source.given, device=device)  # not shared: it may be changed
         self.view, self.needs, self.batch_size = view, needs, batch_size
         self.normalise = normalise
-        samples = min(len(source), epoch_samples or len(source))
-        self.order = torch.zeros(samples, dtype=torch.long, device=device)
-        self.draws = torch.zeros(needs.views, samples, view.draws, device=device)
+        self.samples = self.places = min(len(source), epoch_samples or len(source))
+        self.step_size = batch_size
+        room = (
+            MAX_VISITS_PER_SAMPLE * (self.samples + batch_size) if needs.ordered else self.samples
+        )
+        self.order = torch.zeros(room, dtype=torch.long, device=device)
+        self.draws = torch.zeros(needs.views, room, view.draws, device=device)
         # What the step itself draws comes from the plan too, as numbers of each sample.
-        self.step_draws = torch.zeros(samples, needs.draws, device=device)
+        self.step_draws = torch.zeros(room, needs.draws, device=device)
         self.cursor = torch.zeros((), dtype=torch.long, device=device)
         self.plan: Plan = None, self.order, self.draws, self.step_draws
+        self.drawn = self.order[: self.samples].cpu()
         self._open(source, device, workers)
 
     def _open(self, source: Source, device: torch.device, workers: int | None) -> None:
@@ -118,18 +135,39 @@ class Loader:
         raise NotImplementedError
 
     def __len__(self) -> int:
-        """Samples of an epoch."""
-        return len(self.order)
+        """Samples of the epoch; one that comes several times counts as often."""
+        return self.places
 
     def begin_epoch(self, seed: int, epoch: int, position: int = 0) -> None:
         """Take up the plan of an epoch and go to a place in it."""
         self.draw_plan(seed, epoch)
         _, order, draws, step_draws = self.plan
+        self.step_size, self.drawn = self.batch_size, order
+        self._take(order, draws, step_draws, position)
+
+    def follow(self, own: Order, seed: int, epoch: int, position: int = 0) -> None:
+        """Take up the order of a method, instead of the plan's; it has whole steps.
+
+        Args:
+            own: the order.
+            seed: of the run, for what is drawn for its samples.
+            epoch: likewise.
+            position: the place to go to.
+        """
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        views, places = len(self.draws), len(own.index)
+        draws = torch.rand(views, places, self.view.draws, generator=generator)
+        step_draws = torch.rand(places, self.needs.draws, generator=generator)
+        self.step_size = own.size
+        self._take(own.index, draws, step_draws, position)
+
+    def _take(self, order: Tensor, draws: Tensor, step_draws: Tensor, position: int) -> None:
+        self.places = len(order)
         # First of all: workers begin to decode while the device ends what was queued before.
-        self._expect(order, position)
-        self.order.copy_(order)
-        self.draws.copy_(draws)
-        self.step_draws.copy_(step_draws)
+        self._expect(order, draws, position)
+        self.order[: self.places].copy_(order)
+        self.draws[:, : self.places].copy_(draws)
+        self.step_draws[: self.places].copy_(step_draws)
         self.cursor.fill_(position)
 
     def draw_plan(self, seed: int, epoch: int) -> None:
@@ -138,12 +176,13 @@ class Loader:
             return
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.label), generator=generator)
-        if len(self) < len(self.label):
-            order = balanced_order(order, self.label.cpu(), len(self))
+        if self.samples < len(self.label):
+            order = balanced_order(order, self.label.cpu(), self.samples)
         if self.needs.group_size > 1:
             order = grouped_order(order, self.label.cpu(), self.needs.group_size, generator)
-        draws = torch.rand(self.draws.shape, generator=generator)
-        step_draws = torch.rand(self.step_draws.shape, generator=generator)
+        views, samples = len(self.draws), len(order)
+        draws = torch.rand(views, samples, self.view.draws, generator=generator)
+        step_draws = torch.rand(samples, self.needs.draws, generator=generator)
         self.plan = (seed, epoch), order, draws, step_draws
 
     def refill(self, source: Source) -> None:
@@ -166,32 +205,32 @@ class Loader:
         """
         left, sizes = len(self) - position, []
         while left > 0:
-            size = left if left <= self.batch_size + 1 else self.batch_size
+            size = left if left <= self.step_size + 1 else self.step_size
             sizes.append(size)
             left -= size
         return sizes
 
-    def _expect(self, order: Tensor, position: int) -> None:
-        """The samples that will be asked for, on the host."""
+    def _expect(self, order: Tensor, draws: Tensor, position: int) -> None:
+        """The samples that will be asked for, and what is drawn for their views, on the host."""
 
     def prepare(self, size: int) -> None:
         """Bring the pixels of the next ``size`` samples to the device, before ``fetch``."""
 
     def fetch(self, size: int) -> Batch:
         """This process's portion of the next ``size`` samples of the plan, as tensor code."""
-        own = portion(size, self.needs.group_size)
+        own = portion(size, self.needs.unit)
         place = self.cursor + torch.arange(own.start, own.stop, device=self.order.device)
         index = self.order[place]
         draws = self.draws[:, place].flatten(0, 1)
-        pixels = self.view(self.tiles, self._tile_of(index).repeat(self.needs.views), draws)
+        pixels = self.view(self.tiles, self._tiles_of(index), draws)
         return Batch(index, self.normalise(pixels), self.label[index], self.step_draws[place])
 
     def plain(self, size: int, index: Tensor | None = None) -> Iterator[Tensor]:
         """All images, or some, without chance, in their order, at most ``size`` at a time."""
         raise NotImplementedError
 
-    def _tile_of(self, index: Tensor) -> Tensor:
-        """Which of ``tiles`` belongs to each sample of the batch."""
+    def _tiles_of(self, index: Tensor) -> Tensor:
+        """Which of ``tiles`` belongs to each view of the batch, the first view of all first."""
         raise NotImplementedError
 
 
@@ -221,40 +260,51 @@ class ResidentLoader(Loader):
             tiles = self.tiles[first:last] if near else self.tiles[places.to(self.tiles.device)]
             yield self.normalise(middle(tiles, self.view.size))
 
-    def _tile_of(self, index: Tensor) -> Tensor:
-        return index
+    def _tiles_of(self, index: Tensor) -> Tensor:
+        return index.repeat(self.needs.views)
 
 
 class StreamingLoader(Loader):
     """Images that stay in their files; worker processes decode each batch ahead of its step.
 
-    A tile is decoded once an epoch whatever the number of views: they are drawn from it on the
-    device. ``tiles`` holds one batch and keeps its place, so that a captured step can read it.
+    A tile is decoded once per epoch whatever the number of views: they are drawn from it on the
+    device. (A view that may show all of an image has a tile of its own.) ``tiles`` holds one batch
+    and keeps its place, so that a captured step can read it.
     """
 
     def _open(self, source: Source, device: torch.device, workers: int | None) -> None:
         assert isinstance(source.images, ImageFiles)
         self.images, self.workers = source.images, workers
         side = self.images.tile + 2 * self.view.pad
-        most = self.batch_size + 1  # a single left-over sample joins the batch before it
+        # A single left-over sample joins the batch before it.
+        most = self.batch_size * (MAX_BATCHES_PER_STEP if self.needs.ordered else 1) + 1
+        self.whole = sees_whole(self.view)
+        most *= self.needs.views if self.whole else 1
         self.tiles = torch.zeros(most, side, side, 3, dtype=torch.uint8, device=device)
         on_gpu, tile = device.type == "cuda", self.images.tile
         self.staging = Staging((most, tile, tile, 3), device) if on_gpu else None
-        self.pool = DecodingPool(self.images, workers, self.batch_size, pin=on_gpu)
-        self.coming: Iterator[Decoded] = iter(())
+        self.pool = DecodingPool(self.images, workers, most, pin=on_gpu)
+        self.coming: Iterator[DecodedGroup] = iter(())
 
-    def _expect(self, order: Tensor, position: int) -> None:
-        parts = order[position:].split(self.sizes(position))
-        own = [part[portion(len(part), self.needs.group_size)] for part in parts]
-        self.coming = self.pool.decode([part.numpy() for part in own])
+    def _expect(self, order: Tensor, draws: Tensor, position: int) -> None:
+        parts = torch.arange(position, len(order)).split(self.sizes(position))
+        own = [part[portion(len(part), self.needs.unit)] for part in parts]
+        groups: list[Index | SquareGroup] = [order[part].numpy() for part in own]
+        if self.whole:
+            # By the numbers that choose the crop inside of a square: so both together reach every
+            # place along the long side equally often.
+            places = draws[:, :, :2]
+            groups = [SquareGroup(order[part].numpy(), places[:, part].numpy()) for part in own]
+        self.coming = self.pool.decode(groups)
 
     def prepare(self, size: int) -> None:
         """Wait for the next batch and send it off; the device fetches it in its own time."""
-        tiles, faults, _ = next(self.coming)
+        tiles, faults, *_ = next(self.coming)
         for index, reason in faults:
             raise UserError(
-                f"{self.images.location(index)} can't be read any more: {reason}. It could when "
-                "the run began. Put it back and go on with josrc resume, or begin a new run."
+                f"{self.images.location(index)} can no longer be read: {reason}. It could be "
+                "when the run started. Put it back and continue with josrc resume, or start a "
+                "new run."
             )
         pad = self.view.pad
         inside = slice(pad, pad + self.images.tile)
@@ -274,49 +324,15 @@ class StreamingLoader(Loader):
             images, labels = images.take(places), labels[places]
         yield from EvaluationSet(images, labels, self.normalise, view, device, workers, size)
 
-    def _tile_of(self, index: Tensor) -> Tensor:
-        return torch.arange(len(index), device=index.device)
+    def _tiles_of(self, index: Tensor) -> Tensor:
+        if self.whole:
+            return torch.arange(self.needs.views * len(index), device=index.device)
+        return torch.arange(len(index), device=index.device).repeat(self.needs.views)
 
 
 def loader_for(source: Source) -> type[Loader]:
     """The kind of loader for images in memory, or for those in files."""
     return ResidentLoader if source.images.in_memory else StreamingLoader
-
-
-def balanced_order(order: Tensor, label: Tensor, size: int) -> Tensor:
-    """The first samples of each class in an order of all, about as many of every class.
-
-    Args:
-        order: a random order of all samples, ``(N,)``.
-        label: their labels, ``(N,)``.
-        size: how many are wanted. Where a class is too small the others give more.
-    """
-    by_class = order[label[order].argsort(stable=True)]
-    own = label[by_class]
-    counts = own.bincount()
-    rank = torch.empty_like(order)
-    rank[by_class] = torch.arange(len(own)) - (counts.cumsum(0) - counts)[own]
-    chosen = rank[order].argsort(stable=True)[:size]
-    return order[chosen.sort().values]
-
-
-def grouped_order(order: Tensor, label: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """An order in which samples of one label stand together, ``size`` of them, the groups mixed.
-
-    Args:
-        order: a random order of all samples, ``(N,)``.
-        label: their labels, ``(N,)``.
-        size: of a group. What a class has over comes last, without a group.
-        generator: mixes the groups.
-    """
-    by_class = order[label[order].argsort(stable=True)]
-    own = label[by_class]
-    counts = own.bincount()
-    place = torch.arange(len(own)) - (counts.cumsum(0) - counts)[own]
-    whole = place < (counts // size * size)[own]
-    groups = by_class[whole].view(-1, size)
-    mixed = groups[torch.randperm(len(groups), generator=generator)]
-    return torch.cat([mixed.flatten(), by_class[~whole]])
 
 
 def middle(tiles: Tensor, size: tuple[int, int]) -> Tensor:
@@ -328,7 +344,7 @@ def middle(tiles: Tensor, size: tuple[int, int]) -> Tensor:
 
 def chunk_for(size: tuple[int, int]) -> int:
     """How many images of a size go through a network at once when nothing is learned."""
-    return min(MOST_EVALUATED, max(32, MOST_EVALUATED * 32 * 32 // (size[0] * size[1])))
+    return min(MAX_EVALUATED, max(32, MAX_EVALUATED * 32 * 32 // (size[0] * size[1])))
 
 
 class EvaluationSet:
@@ -342,7 +358,7 @@ class EvaluationSet:
         size: tuple[int, int],
         device: torch.device,
         workers: int | None = None,
-        most: int = MOST_EVALUATED,
+        most: int = MAX_EVALUATED,
     ) -> None:
         self.labels = torch.from_numpy(labels).to(device)
         self.normalise, self.size, self.device = normalise, size, device
@@ -374,5 +390,5 @@ class EvaluationSet:
         groups = np.array_split(
             np.arange(len(self.labels)), math.ceil(len(self.labels) / self.chunk)
         )
-        for tiles, faults, _ in self.pool.decode(groups):
+        for tiles, faults, *_ in self.pool.decode(groups):
             yield tiles.to(self.device, non_blocking=True), faults

@@ -17,11 +17,11 @@ from josrc.errors import UserError
 Labels = NDArray[np.int64]
 # Groups of samples: what they are in truth, and what a selection takes them for.
 CLEAN, ID, OOD = 0, 1, 2
-BLOCK = 5
+BLOCK_CLASSES = 5
 # Instance noise: how far flip rates spread, the largest side of an image, images at a time.
 FLIP_SPREAD = 0.1
 MAX_SIDE = 32
-GROUP = 1024
+IMAGES_PER_GROUP = 1024
 
 
 def transition_matrix(
@@ -67,11 +67,13 @@ def _cycles(kind: str, closed: int, superclass: Sequence[int] | None) -> list[li
     if kind in ("asymmetric", "none", "symmetric"):
         return [everyone]
     if kind == "block":
-        return [everyone[start : start + BLOCK] for start in range(0, closed, BLOCK)]
+        return [
+            everyone[start : start + BLOCK_CLASSES] for start in range(0, closed, BLOCK_CLASSES)
+        ]
     if kind == "superclass":
         if superclass is None:
             raise UserError(
-                "This data set has no superclasses, so noise 'superclass' has no meaning."
+                "This data set has no superclasses, so noise 'superclass' is not defined."
             )
         families = sorted(set(superclass[:closed]))
         return [[c for c in everyone if superclass[c] == family] for family in families]
@@ -113,8 +115,8 @@ def draw_by_image(images: Images, true: Labels, rate: float, closed: int, seed: 
     for label in range(closed):
         projection = generator.standard_normal((pixels, closed))
         members = np.flatnonzero(true == label)
-        for start in range(0, len(members), GROUP):
-            part = members[start : start + GROUP]
+        for start in range(0, len(members), IMAGES_PER_GROUP):
+            part = members[start : start + IMAGES_PER_GROUP]
             scores = _flattened(images, part) @ projection
             scores[:, label] = -np.inf
             chances[part] = flips[part, None] * softmax(scores, axis=1)

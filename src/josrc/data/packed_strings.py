@@ -1,20 +1,42 @@
 """Many strings in little memory: one block of bytes, or made when they are asked for.
 
 Paths and ids of a million images must cost little, and nothing when worker processes are forked,
-so they are no million Python objects.
+so they are not a million Python objects.
 """
 
 from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc._reading import check_array
+from josrc.errors import UserError
+
 Index = NDArray[np.int64]
+
+
+def read_strings(path: Path, arrays: Mapping[str, NDArray[Any]], name: str) -> PackedStrings:
+    """Strings of a file: a block of bytes, and beside it where each of them ends.
+
+    Args:
+        path: the file.
+        arrays: what it holds.
+        name: of the block; that of the ends follows from it.
+    """
+    check_array(path, arrays, name, "u")
+    check_array(path, arrays, f"{name}_ends", "iu", low=0)
+    block, ends = arrays[name], arrays[f"{name}_ends"].astype(np.int64)
+    if block.dtype != np.uint8 or (np.diff(ends) < 0).any() or len(block) != ends[-1:].sum():
+        raise UserError(
+            f"{path} is damaged: {name} does not hold the strings that {name}_ends marks."
+        )
+    return PackedStrings(block.tobytes(), ends)
 
 
 class LazyStrings(Sequence[str]):

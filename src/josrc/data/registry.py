@@ -7,16 +7,19 @@ A data set is a file in ``datasets/`` with two functions, ``open_source(config)`
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from josrc._io import is_url
+from josrc._plugins import load_plugin, plugin_names
 from josrc.config import DataConfig, DataKind
 from josrc.data.assemble import assemble
 from josrc.data.readers import READERS, read_table
 from josrc.data.readers.arrays import ARRAYS_NAME
-from josrc.data.readers.manifest import is_manifest
+from josrc.data.readers.manifest import MANIFESTS, lists_images
+from josrc.data.remote import local_or_url, protocol_of
 from josrc.data.source import Source, with_noise
 from josrc.errors import UserError, closest
 
@@ -28,10 +31,12 @@ class Dataset:
     Attributes:
         kind: ``BUILTIN`` if it is in memory as a whole, ``PUBLISHED`` if its images stay in files.
         module: its file in ``datasets/``, imported when it is asked for.
+        plugin: instead of it, what another package adds.
     """
 
     kind: DataKind
-    module: str
+    module: str = ""
+    plugin: Any = None
 
     def open(self, config: DataConfig) -> Source:
         """Its samples without noise; no image in a file is decoded yet."""
@@ -43,7 +48,14 @@ class Dataset:
         lines: Iterator[str] = self._imported().check(config, console)
         return lines
 
+    @property
+    def recipe(self) -> Mapping[str, Any] | None:
+        """The settings that a package brings with its data set; none of josrc's own, in files."""
+        return None if self.plugin is None else dict(getattr(self.plugin, "recipe", {}))
+
     def _imported(self) -> Any:
+        if self.plugin is not None:
+            return self.plugin
         return importlib.import_module(f"josrc.data.datasets.{self.module}")
 
 
@@ -58,6 +70,33 @@ DATASETS = {
 }
 
 
+# The entry points by which other packages add data sets: a name, and a module or an object with
+# ``open_source`` and ``check``, perhaps with ``kind`` (builtin or published) and ``recipe``.
+PLUGINS = "josrc.datasets"
+
+
+def find_dataset(name: str) -> Dataset | None:
+    """The data set of a name, josrc's own or that of another package."""
+    if name in DATASETS or name not in plugin_names(PLUGINS):
+        return DATASETS.get(name)
+    found = load_plugin(PLUGINS, name)
+    missing = [what for what in ("open_source", "check") if not callable(getattr(found, what, 0))]
+    if missing:
+        raise UserError(f"The data set {name} has no function {missing[0]}: {found!r}")
+    kind = str(getattr(found, "kind", DataKind.BUILTIN))
+    if kind not in (DataKind.BUILTIN, DataKind.PUBLISHED):
+        raise UserError(f"The data set {name} is of the kind '{kind}': builtin or published.")
+    return Dataset(DataKind(kind), plugin=found)
+
+
+def dataset(name: str) -> Dataset:
+    """The data set of a name that is known to be one."""
+    found = find_dataset(name)
+    if found is None:
+        raise UserError(f"There is no data set '{name}' any more. Is its package installed?")
+    return found
+
+
 # --- what a name stands for ----------------------------------------------------------------------
 
 
@@ -70,21 +109,33 @@ def describe_data(name: str, **settings: Any) -> DataConfig:
 def kind_of(name: str) -> DataKind:
     """What sort of data a name or a path stands for; a helpful error if for none."""
     if not name.strip():
-        raise UserError("The name or path of the data is empty. Was a variable of the shell unset?")
-    if name in DATASETS:
-        return DATASETS[name].kind
+        raise UserError("The name or path of the data is empty. Was a shell variable unset?")
+    known = find_dataset(name)
+    if known is not None:
+        return known.kind
+    name = local_or_url(name)
+    if is_url(name):
+        protocol_of(name)
     for reader in READERS:
         if reader.claims(name):
             return reader.kind
+    if is_url(name):
+        raise UserError(
+            f"{name}: behind an address josrc reads manifests ({', '.join(MANIFESTS)}), tar files "
+            "and parquet files, or a folder of these. List images that lie there in a manifest."
+        )
     if "/" in name or Path(name).suffix:
         raise UserError(f"{name} does not exist: it is neither a file, a folder nor a data set.")
-    raise UserError(f"There is no file, folder or data set '{name}'.{closest(name, [*DATASETS])}")
+    names = [*DATASETS, *plugin_names(PLUGINS)]
+    raise UserError(f"There is no file, folder or data set '{name}'.{closest(name, names)}")
 
 
 def full_name(name: str, kind: DataKind) -> str:
     """A name as a run keeps it: of a path the whole, as the run may be resumed from elsewhere."""
+    name = local_or_url(name)
     path = Path(name).expanduser()
-    return str(path.absolute()) if kind.has_place and path.exists() else name
+    own = kind.has_place and (path.exists() or (kind is DataKind.SHARDS and not is_url(name)))
+    return str(path.absolute()) if own else name
 
 
 def kind_of_recorded(name: str) -> DataKind:
@@ -95,7 +146,7 @@ def kind_of_recorded(name: str) -> DataKind:
     if name == ARRAYS_NAME:
         return DataKind.ARRAYS
     if Path(name).is_absolute() and not Path(name).exists():
-        return DataKind.MANIFEST if is_manifest(Path(name)) else DataKind.FOLDER
+        return DataKind.MANIFEST if lists_images(Path(name)) else DataKind.FOLDER
     return kind_of(name)
 
 
@@ -116,7 +167,7 @@ def open_source(config: DataConfig) -> Source:
 
     Images in files are only opened: noise is drawn for those that turn out to be sound.
     """
-    source = DATASETS[config.name].open(config) if config.kind.is_named else open_own(config)
+    source = dataset(config.name).open(config) if config.kind.is_named else open_own(config)
     return with_noise(source, config) if source.images.in_memory else source
 
 
@@ -129,4 +180,6 @@ def open_own(config: DataConfig) -> Source:
 
 
 def _named(name: str) -> dict[str, Any]:
-    return {"name": name, "kind": kind_of(name), "root": None}
+    # Labels to test with are right, and need no annotators; nothing of them is held out.
+    alone = {"annotator_column": None, "annotator_columns": None, "group_column": None}
+    return {"name": name, "kind": kind_of(name), "root": None, **alone}

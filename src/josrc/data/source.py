@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.config import PEOPLE, DataConfig, DataKind
+from josrc.data.annotations import Annotations
 from josrc.data.duplicates import Duplicate, Duplicates
 from josrc.data.images import Images, ImageSpec
 from josrc.data.label_files import check_ids, read_label_file, read_truth
+from josrc.data.near.pairs import NO_PAIRS, near_pairs
 from josrc.data.noise import Labels, draw_by_image, draw_labels, groups_of, transition_matrix
 from josrc.data.packed_strings import Index, LazyStrings, PackedStrings
 
@@ -47,8 +49,9 @@ class Source:
         crop: height and width of what a network sees of an image; none: all of it.
         sample_ids: what the samples are called; none: their numbers.
         skipped: files that gave no image, each with the reason; none where there are no files.
-        left_out: how many files of which kinds lie among the images that are no pictures.
+        left_out: how many files of which kinds lie among the images that are not pictures.
         duplicates: images that are there more than once; none until somebody has looked.
+        annotations: what several annotators called the samples, if it was several.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Source:
     skipped: tuple[tuple[str, str], ...] | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
     duplicates: Duplicates | None = None
+    annotations: Annotations | None = None
 
     def __len__(self) -> int:
         return len(self.images)
@@ -134,6 +138,7 @@ class Source:
             verified=some(self.verified),
             verified_held=some(self.verified_held),
             sample_ids=ids,
+            annotations=None if self.annotations is None else self.annotations.take(index),
         )
 
     def listed_duplicates(self) -> Iterator[Duplicate]:
@@ -142,7 +147,27 @@ class Source:
             return iter(())
         held = None if self.val is None else self.val.given
         labels = (self.given, held, self.test_labels)
-        return self.duplicates.listed(labels, self.class_names, len(self))
+        return self.duplicates.list_copies(labels, self.class_names, len(self))
+
+    def all_annotations(self) -> Annotations | None:
+        """Those of training and of held-out samples, by their rows in ``verdicts.csv``."""
+        if self.annotations is None or self.val is None or self.val.annotations is None:
+            return self.annotations
+        return self.annotations.append(self.val.annotations, len(self))
+
+    def with_near_duplicates(self, index: Index, similarity: NDArray[np.floating[Any]]) -> Source:
+        """The source with those candidates among its duplicates that show the same picture.
+
+        Args:
+            index: of each image the others that may be copies of it, ``(N, k)``; ``N`` counts
+                training, held-out and test images, one after the other; a negative number is none.
+            similarity: how much speaks for it, ``(N, k)``, on any scale.
+        """
+        held = None if self.val is None else self.val.images
+        parts = [self.images, held, self.test_images]
+        pairs = near_pairs(index, similarity, [part for part in parts if part is not None])
+        known = self.duplicates or Duplicates.of(parts, NO_PAIRS)
+        return replace(self, duplicates=known.add_pairs(parts, pairs))
 
     @property
     def closed_names(self) -> list[str]:
@@ -155,7 +180,7 @@ class Source:
             parts = [part for part in (self.verified, self.verified_held) if part is not None]
             checked, wrong = (sum(int((p >= k).sum()) for p in parts) for k in (0, 1))
             if not checked:
-                return "nobody knows which labels are wrong"
+                return "which labels are wrong is unknown"
             return f"people checked {checked:,} labels and found {checked - wrong:,} wrong"
         clean, noisy, ood = (int(np.sum(self.kind == k)) for k in (0, 1, 2))
         if not self.data_kind.knows_truth:  # nobody said that they were right before
@@ -201,7 +226,7 @@ def _relabelled(source: Source, given: Labels, true: Labels | None) -> Source:
     def still(verified: NDArray[np.int8] | None) -> NDArray[np.int8] | None:
         if verified is None:
             return None
-        # In place of a right label any other is wrong; in place of a wrong one nobody knows.
+        # Instead of a right label any other is wrong; instead of a wrong one nobody knows.
         return np.where(given == source.given, verified, np.where(verified == 1, 0, -1)).astype(
             "i1"
         )

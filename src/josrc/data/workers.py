@@ -9,21 +9,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from josrc.data.decode import UnreadableImageError, read_tile
-from josrc.data.duplicates import SIZE, mark
+from josrc.data.decode import (
+    UnreadableImageError,
+    read_squares,
+    read_tile,
+    read_tile_and_thumbnail,
+)
+from josrc.data.duplicates import MARK_BYTES, mark
 from josrc.data.image_files import ImageFiles
+from josrc.data.near.sketches import SIDE, SKETCH_BYTES, sketch
 from josrc.data.packed_strings import Index
 from josrc.distributed import local_world
 
-MOST_WORKERS = 16
+MAX_WORKERS = 16
 # A worker takes longer to start than it needs to decode this many small images.
-ALONE = 64
+MIN_IMAGES_FOR_WORKERS = 64
 # Groups that each process decodes ahead.
-PREFETCHED = 2
+PREFETCHED_GROUPS = 2
 # Whether processes have groups, and signals can be held back.
 POSIX = hasattr(os, "setpgid") and hasattr(signal, "pthread_sigmask")
 # What asks a training to stop.
@@ -32,21 +40,35 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 Faults = list[tuple[int, str]]
 
 
-class Decoded(NamedTuple):
+class DecodedGroup(NamedTuple):
     """A group of images.
 
     Attributes:
         tiles: ``(group, tile, tile, 3)``; black where something went wrong.
         faults: what went wrong.
         marks: what tells each file from others, one behind the other; empty if nobody asks.
+        sketches: by which near duplicates are found, likewise.
     """
 
     tiles: Tensor
     faults: Faults
     marks: bytes
+    sketches: bytes
 
 
-class Decoder(Dataset[Decoded]):
+class SquareGroup(NamedTuple):
+    """A group of images of which several squares are wanted.
+
+    Attributes:
+        images: their numbers.
+        places: where their squares lie, ``(squares, group, 2)``, see ``read_squares``.
+    """
+
+    images: Index
+    places: NDArray[np.float32]
+
+
+class Decoder(Dataset[DecodedGroup]):
     """Decodes groups of images.
 
     Args:
@@ -58,31 +80,50 @@ class Decoder(Dataset[Decoded]):
     def __init__(self, images: ImageFiles, keep: bool = True, marked: bool = False) -> None:
         self.images, self.keep, self.marked = images, keep, marked
 
-    def __getitem__(self, group: Index) -> Decoded:
-        size, marks = self.images.tile, bytearray(SIZE * len(group) if self.marked else 0)
+    def __getitem__(self, group: Index | SquareGroup) -> DecodedGroup:
+        if isinstance(group, SquareGroup):
+            return self._squares(group)
+        size, count = self.images.tile, len(group) if self.marked else 0
+        marks, sketches = bytearray(MARK_BYTES * count), bytearray(SKETCH_BYTES * count)
         tiles = torch.zeros(len(group) if self.keep else 0, size, size, 3, dtype=torch.uint8)
         pixels, faults = tiles.numpy(), []
         for place, index in enumerate(group.tolist()):
             try:
                 content = self.images.content(index)
-                tile = read_tile(content, size)
                 if self.marked:
-                    marks[SIZE * place : SIZE * (place + 1)] = mark(content)
+                    tile, small = read_tile_and_thumbnail(content, size, SIDE)
+                    marks[MARK_BYTES * place : MARK_BYTES * (place + 1)] = mark(content)
+                    sketches[SKETCH_BYTES * place : SKETCH_BYTES * (place + 1)] = sketch(small)
+                else:
+                    tile = read_tile(content, size)
             except UnreadableImageError as error:
                 faults.append((index, str(error)))
                 continue
             if self.keep:
                 pixels[place] = tile
-        return Decoded(tiles, faults, bytes(marks))
+        return DecodedGroup(tiles, faults, bytes(marks), bytes(sketches))
+
+    def _squares(self, group: SquareGroup) -> DecodedGroup:
+        """The first squares of all images, then the second ones."""
+        size, views = self.images.tile, len(group.places)
+        tiles = torch.zeros(views, len(group.images), size, size, 3, dtype=torch.uint8)
+        faults: Faults = []
+        for place, index in enumerate(group.images.tolist()):
+            try:
+                content = self.images.content(index)
+                tiles.numpy()[:, place] = read_squares(content, size, group.places[:, place])
+            except UnreadableImageError as error:
+                faults.append((index, str(error)))
+        return DecodedGroup(tiles.flatten(0, 1), faults, b"", b"")
 
 
-class Groups(Sampler[Index]):
+class Groups(Sampler[Index | SquareGroup]):
     """Which images belong together, in the order in which they are wanted; it may be replaced."""
 
     def __init__(self) -> None:
-        self.groups: Sequence[Index] = []
+        self.groups: Sequence[Index | SquareGroup] = []
 
-    def __iter__(self) -> Iterator[Index]:
+    def __iter__(self) -> Iterator[Index | SquareGroup]:
         return iter(self.groups)
 
     def __len__(self) -> int:
@@ -112,8 +153,8 @@ class DecodingPool:
 
         Args:
             images: the files.
-            workers: how many processes; none: one a core; 0: this process decodes.
-            group: images in a group, or about so many.
+            workers: how many processes; none: one per core; 0: this process decodes.
+            group: images in a group, or about that many.
             keep: hand the tiles back; without, only the rest.
             marked: hand back what tells each file from others.
             pin: put them where a GPU can fetch them by itself.
@@ -128,12 +169,12 @@ class DecodingPool:
             sampler=self.groups,
             num_workers=count,
             persistent_workers=count > 0,
-            prefetch_factor=PREFETCHED if count else None,
+            prefetch_factor=PREFETCHED_GROUPS if count else None,
             worker_init_fn=_start_worker,
             pin_memory=pin,
         )
 
-    def decode(self, groups: Sequence[Index]) -> Iterator[Decoded]:
+    def decode(self, groups: Sequence[Index | SquareGroup]) -> Iterator[DecodedGroup]:
         """Each group in its turn; an unfinished walk before this one is given up."""
         self.groups.groups = groups
         if not POSIX:
@@ -147,17 +188,21 @@ class DecodingPool:
 
 
 def default_workers(images: int) -> int:
-    """A process a core, none where there is hardly anything to do; trainings share the cores."""
+    """A process per core, none where there is hardly anything to do; trainings share the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 0 if images < ALONE else min(max(1, (cores or 1) // local_world()), MOST_WORKERS)
+    return (
+        0
+        if images < MIN_IMAGES_FOR_WORKERS
+        else min(max(1, (cores or 1) // local_world()), MAX_WORKERS)
+    )
 
 
 def most_workers(group_bytes: int) -> int:
     """For how many processes there is shared memory: a container may have next to none."""
     shared = Path("/dev/shm")
     if not shared.is_dir():
-        return MOST_WORKERS
-    return shutil.disk_usage(shared).free // max(1, (PREFETCHED + 1) * group_bytes)
+        return MAX_WORKERS
+    return shutil.disk_usage(shared).free // max(1, (PREFETCHED_GROUPS + 1) * group_bytes)
 
 
 def _start_worker(number: int) -> None:

@@ -14,7 +14,7 @@ from josrc.data.image_files import ImageFiles
 from josrc.data.packed_strings import Index, PackedStrings
 from josrc.errors import UserError
 
-SHOWN = 3  # examples of a fault
+MAX_EXAMPLES = 3  # examples of a fault
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,18 @@ class Fault:
     def add(self, example: str) -> None:
         """One more."""
         self.count += 1
-        if self.count <= SHOWN:
+        if self.count <= MAX_EXAMPLES:
             self.examples.append(example)
 
     def findings(self) -> list[Finding]:
         """A line if there were any."""
         if not self.count:
             return []
-        more = ", ..." if self.count > SHOWN else ""
+        more = ", ..." if self.count > MAX_EXAMPLES else ""
         return [Finding(f"{self.count:,} {self.what}: {', '.join(self.examples)}{more}", True)]
 
 
-def told(findings: Iterable[Finding], advice: str) -> Iterator[str]:
+def describe_findings(findings: Iterable[Finding], advice: str) -> Iterator[str]:
     """The lines of sound findings as they come; those of faults, and what to do, as an error."""
     faults = []
     for finding in findings:
@@ -64,7 +64,7 @@ def told(findings: Iterable[Finding], advice: str) -> Iterator[str]:
         raise UserError("\n".join([*faults, advice]))
 
 
-def counted(what: str, count: int, published: int) -> Finding:
+def compare_count(what: str, count: int, published: int) -> Finding:
     """A number beside the published one."""
     if count == published:
         return Finding(f"{what}: {count:,}, as published")
@@ -99,7 +99,7 @@ def first_of_each(names: PackedStrings) -> Index:
 
 
 def missing_images(files: ImageFiles) -> Fault:
-    """Listed images that are no files."""
+    """Listed images that are not files."""
     fault = Fault("listed images are missing")
     for place in range(len(files)):
         if not os.path.isfile(files.location(place)):  # noqa: PTH113  (a Path costs 10 times)
@@ -107,7 +107,7 @@ def missing_images(files: ImageFiles) -> Fault:
     return fault
 
 
-def needed_root(root: Path | None, name: str, advice: str) -> Path:
+def require_root(root: Path | None, name: str, advice: str) -> Path:
     """The folder that the user named."""
     if root is None:
         raise UserError(f"{name} can't be downloaded by josrc: pass --data-root DIR.\n{advice}")

@@ -116,7 +116,7 @@ def folder_of(root: Path | None, classes: int) -> Path:
 
 
 def arrays_file(root: Path | None, classes: int) -> Path:
-    """Where CIFAR may lie as arrays: ``cifar10.npz`` in place of torchvision's folder."""
+    """Where CIFAR may lie as arrays: ``cifar10.npz`` instead of torchvision's folder."""
     return folder_of(root, classes) / f"cifar{classes}.npz"
 
 
@@ -146,5 +146,5 @@ def _advice(folder: Path, classes: int, downloading: bool, error: Exception) -> 
         f"{', '.join(names)}, and pass --data-root {folder}."
     )
     if not downloading:
-        lines.append("Without --data-root josrc downloads it, where there is a network.")
+        lines.append("Without --data-root josrc downloads it, if there is a network connection.")
     return "\n".join(lines)

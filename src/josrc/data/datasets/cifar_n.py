@@ -16,7 +16,7 @@ from torch.serialization import safe_globals
 
 from josrc.config import PEOPLE, DataConfig
 from josrc.data.datasets import cifar
-from josrc.data.label_files import checked_labels
+from josrc.data.label_files import check_labels
 from josrc.data.noise import Labels
 from josrc.data.source import Source
 from josrc.errors import UserError
@@ -88,7 +88,7 @@ def people_labels(path: Path, true: Labels, classes: int, kind: str) -> Labels:
     _check_there(path, classes)
     found = _read(path, classes)
     clean, given = (
-        checked_labels(path, _vector(path, found, key, classes), len(true), classes)
+        check_labels(path, _vector(path, found, key, classes), len(true), classes)
         for key in (CLEAN, KEYS[kind])
     )
     differ = int((clean != true).sum())
@@ -103,7 +103,7 @@ def people_labels(path: Path, true: Labels, classes: int, kind: str) -> Labels:
 def _labels_of_arrays(path: Path, samples: int, classes: int, kind: str) -> Labels:
     """The labels of one kind, from the file that has the images as arrays."""
     (given,) = cifar.read_arrays(path, kind)
-    return checked_labels(path, given, samples, classes)
+    return check_labels(path, given, samples, classes)
 
 
 def _read(path: Path, classes: int) -> dict[str, Any]:

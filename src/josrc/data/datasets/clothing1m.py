@@ -16,13 +16,13 @@ from josrc.data.assemble import assemble
 from josrc.data.datasets._published import (
     Fault,
     Finding,
-    counted,
+    compare_count,
+    describe_findings,
     first_of_each,
     missing_images,
-    needed_root,
     read_lines,
+    require_root,
     strings_of,
-    told,
 )
 from josrc.data.image_files import ImageFiles
 from josrc.data.noise import Labels
@@ -44,8 +44,8 @@ LISTS = {
 NOISY_TRAIN, CLEAN_TRAIN, CLEAN_VAL, CLEAN_TEST = LISTS
 LABELLED = {NOISY_LABELS: 1_037_497, CLEAN_LABELS: 72_409}
 ADVICE = (
-    f"Clothing1M is laid out so: DIR/images/..., and in DIR/annotations/ or in DIR itself "
-    f"{', '.join((*LISTS, *LABELLED, NAMES))}. Its authors hand it out on request."
+    "Clothing1M is laid out like this: DIR/images/..., and in DIR/annotations/ or in DIR itself "
+    f"{', '.join((*LISTS, *LABELLED, NAMES))}. Its authors provide it on request."
 )
 
 
@@ -53,7 +53,7 @@ def open_source(config: DataConfig) -> Source:
     """What is trained on, validated by and tested on; no image is decoded yet."""
     if config.test is not None or config.val:
         raise UserError(
-            "clothing1m has images of its own for tests and validation: no --test/--val."
+            "clothing1m brings its own test and validation images: leave out --test and --val."
         )
     layout = Layout.at(config.root)
     table = layout.table(config.protocol or "noisy")
@@ -77,7 +77,7 @@ class Layout:
     @classmethod
     def at(cls, root: Path | None) -> Layout:
         """The copy in a folder, its text files found."""
-        root = needed_root(root, "clothing1m", ADVICE)
+        root = require_root(root, "clothing1m", ADVICE)
         inner = root / "annotations"
         return cls(root, inner if inner.is_dir() else root)
 
@@ -170,7 +170,7 @@ def _joined(parts: list[PackedStrings]) -> PackedStrings:
 
 def check(config: DataConfig, console: Any = None) -> Iterator[str]:
     """For ``josrc doctor``: what is there as published; what is not is an error."""
-    return told(findings(config.root), ADVICE)
+    return describe_findings(findings(config.root), ADVICE)
 
 
 def findings(root: Path | None) -> Iterator[Finding]:
@@ -181,11 +181,11 @@ def findings(root: Path | None) -> Iterator[Finding]:
         yield Finding(f"{layout.lists / name}: is missing", True)
     if NAMES not in absent:
         names = list(layout.keys(NAMES))
-        yield counted(NAMES, len(names), CLASSES)
+        yield compare_count(NAMES, len(names), CLASSES)
     wrong = Fault("lines name no class")
     labels = {name: layout.labels(name, wrong) for name in LABELLED if name not in absent}
     for name, found in labels.items():
-        yield counted(name, len(found), LABELLED[name])
+        yield compare_count(name, len(found), LABELLED[name])
     yield from wrong.findings()
     for name in LISTS:
         if name not in absent:
@@ -195,7 +195,7 @@ def findings(root: Path | None) -> Iterator[Finding]:
 
 def _list_findings(layout: Layout, name: str, labels: dict[bytes, int] | None) -> Iterator[Finding]:
     names = strings_of(layout.keys(name))
-    yield counted(name, len(names), LISTS[name])
+    yield compare_count(name, len(names), LISTS[name])
     unlabelled = Fault(f"images of {name} have no label")
     for key in layout.keys(name) if labels is not None else ():
         if labels is not None and key not in labels:

@@ -16,13 +16,13 @@ from josrc.data.assemble import assemble
 from josrc.data.datasets._published import (
     Fault,
     Finding,
-    counted,
+    compare_count,
+    describe_findings,
     first_of_each,
     missing_images,
-    needed_root,
     read_lines,
+    require_root,
     strings_of,
-    told,
 )
 from josrc.data.image_files import ImageFiles
 from josrc.data.readers.table import TEST, TRAIN, Table
@@ -36,10 +36,10 @@ VERIFIED_TRAIN, VERIFIED_VAL = VERIFIED
 # Folders that the published archives unpack to.
 UNPACKED, UNPACKED_TEST = "Food-101N_release", "food-101"
 ADVICE = (
-    "Food101N is laid out so: DIR/meta/classes.txt, imagelist.tsv, verified_train.tsv and "
+    "Food101N is laid out like this: DIR/meta/classes.txt, imagelist.tsv, verified_train.tsv and "
     "verified_val.tsv, DIR/images/CLASS/*.jpg. Its test set is Food-101 (meta/test.txt or "
-    f"test.json, images/CLASS/*.jpg): name its folder with --test, or call it {UNPACKED_TEST} and "
-    f"put it into DIR or beside it. DIR may also be the folder that holds {UNPACKED} and "
+    f"test.json, images/CLASS/*.jpg): name its folder with --test, or call it {UNPACKED_TEST} "
+    f"and put it into DIR or beside it. DIR may also be the folder that holds {UNPACKED} and "
     f"{UNPACKED_TEST}."
 )
 
@@ -60,7 +60,7 @@ class Layout:
     @classmethod
     def at(cls, root: Path | None, test: Path | None = None) -> Layout:
         """Both data sets, found from the folder of the first."""
-        root = needed_root(root, "food101n", ADVICE)
+        root = require_root(root, "food101n", ADVICE)
         root = root / UNPACKED if (root / UNPACKED).is_dir() else root
         if test is None:
             places = [root / UNPACKED_TEST, root.parent / UNPACKED_TEST]
@@ -165,7 +165,7 @@ class Layout:
 
 def check(config: DataConfig, console: Any = None) -> Iterator[str]:
     """For ``josrc doctor``: what is there as published; what is not is an error."""
-    return told(findings(config.root), ADVICE)
+    return describe_findings(findings(config.root), ADVICE)
 
 
 def findings(root: Path | None, test: Path | None = None) -> Iterator[Finding]:
@@ -178,7 +178,7 @@ def findings(root: Path | None, test: Path | None = None) -> Iterator[Finding]:
         yield Finding(f"{path}: is missing", True)
     names = [] if paths[0] in absent else layout.class_names()
     if names:
-        yield counted("classes.txt", len(names), CLASSES)
+        yield compare_count("classes.txt", len(names), CLASSES)
     if paths[1] not in absent:
         keys = list(layout.keys())
         yield from _image_findings("imagelist.tsv", keys, IMAGES, layout.root, names)
@@ -195,7 +195,7 @@ def findings(root: Path | None, test: Path | None = None) -> Iterator[Finding]:
 def _image_findings(
     what: str, keys: list[bytes], published: int, root: Path, names: list[str]
 ) -> Iterator[Finding]:
-    yield counted(what, len(keys), published)
+    yield compare_count(what, len(keys), published)
     known, odd = {name.encode() for name in names}, Fault(f"lines of {what} name no class")
     for key in keys if names else ():
         if key.partition(b"/")[0] not in known:
@@ -212,7 +212,7 @@ def _verified_findings(layout: Layout, keys: set[bytes]) -> Iterator[Finding]:
         if not (layout.root / "meta" / name).is_file():
             continue
         found = layout.verified(name, wrong)
-        yield counted(f"{name}, of listed images", len(found.keys() & keys), published)
+        yield compare_count(f"{name}, of listed images", len(found.keys() & keys), published)
         for key in found.keys() - keys:
             foreign.add(f"{name} {key.decode('utf-8', 'replace')}")
     yield from wrong.findings()

@@ -12,20 +12,30 @@ from pathlib import Path
 from josrc.config import DataConfig, DataKind
 from josrc.data.image_files import ImageFiles
 from josrc.data.packed_strings import PackedStrings
+from josrc.data.readers.coco import CocoReader
 from josrc.data.readers.folder import FolderReader, image_files
 from josrc.data.readers.hub import HubReader
+from josrc.data.readers.label_studio import LabelStudioReader
 from josrc.data.readers.manifest import ManifestReader, is_manifest, read_manifest
+from josrc.data.readers.shards import ShardsReader
 from josrc.data.readers.table import Reader, Table, checked
 from josrc.errors import UserError
 
 # Who is asked first: a saved Hugging Face data set is a folder too.
-READERS: tuple[type[Reader], ...] = (HubReader, FolderReader, ManifestReader)
+READERS: tuple[type[Reader], ...] = (
+    HubReader, ShardsReader, FolderReader, LabelStudioReader, CocoReader, ManifestReader,
+)  # fmt: skip
 
 
 def read_table(config: DataConfig) -> Table:
     """The images of a path or of a data set on the hub."""
     if config.path is not None and not config.path.exists():
         raise UserError(f"{config.path} does not exist.")
+    if config.has_annotators and config.kind is not DataKind.MANIFEST:
+        raise UserError(
+            f"{config.place} is not a manifest: columns of annotators (--annotator-column, "
+            "--annotator-columns) are in one."
+        )
     reader = next(reader for reader in READERS if reader.kind is config.kind)
     return checked(config.place, reader.read(config))
 

@@ -45,14 +45,21 @@ def source_of(
     source = assemble(table, config, testing)
     if not isinstance(source.images, ArrayImages):
         return source
+    held = None if source.val is None else source.val.images
+    found = duplicates_in_memory([source.images, held, source.test_images], config.near_duplicates)
+    source = replace(normalised(source, model), skipped=None, duplicates=found)
+    return with_noise(source, config)
+
+
+def normalised(source: Source, model: str) -> Source:
+    """The same images as a network expects them, if they are in memory."""
+    if not isinstance(source.images, ArrayImages):
+        return source
     if model != "cnn7" and source.images.shape[3] == 3:
         _, mean, std = expected_images(model)
     else:
         mean, std = channel_statistics(source.images.pixels)
-    held = None if source.val is None else source.val.images
-    found = duplicates_in_memory([source.images, held, source.test_images])
-    source = replace(source, mean=mean, std=std, skipped=None, duplicates=found)
-    return with_noise(source, config)
+    return replace(source, mean=mean, std=std)
 
 
 def table_of(data: Sequence[Any]) -> Table:
@@ -117,12 +124,13 @@ def images_of(values: Any) -> Images:
     if pixels.dtype.kind == "f":
         if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 1):
             raise UserError(
-                f"Pixels that are floats lie between 0 and 1, and these from {pixels.min():g} to "
-                f"{pixels.max():g}. Divide by the largest value there can be, or convert to uint8."
+                f"Float pixels must lie between 0 and 1, and these range from {pixels.min():g} "
+                f"to {pixels.max():g}. Divide by the largest value there can be, or convert to "
+                "uint8."
             )
         pixels = np.round(pixels * 255)
     elif pixels.dtype != np.uint8:
-        raise UserError(f"Pixels are uint8, or floats from 0 to 1, and not {pixels.dtype}.")
+        raise UserError(f"Pixels must be uint8, or floats from 0 to 1, not {pixels.dtype}.")
     return ArrayImages(np.ascontiguousarray(pixels.astype(np.uint8, copy=False)))
 
 

@@ -48,7 +48,7 @@ def read_folder(root: Path) -> Table:
     if not found.numbers:
         raise UserError(
             f"{root} holds no image in class folders: put the images of each class into a folder "
-            "that bears its name, or write a manifest (CSV with the columns path and label)."
+            "with its name, or write a manifest (CSV with the columns path and label)."
         )
     return replace(found.table(root.absolute()), left_out=left_out)
 
@@ -123,7 +123,7 @@ def describe_left_out(left_out: Mapping[str, int]) -> list[str]:
         common = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
         listed = ", ".join(f"{count:,} .{name}" for name, count in common[:5])
         more = f" and {len(common) - 5} more kinds" if len(common) > 5 else ""
-        found.append(f"Left out, as their names say that they are no pictures: {listed}{more}.")
+        found.append(f"Left out, as their names say that they are not pictures: {listed}{more}.")
     if left_out.get(LOOSE):
-        found.append(f"Left out, as they lie in no class folder: {left_out[LOOSE]:,}.")
+        found.append(f"Left out, as they are not in a class folder: {left_out[LOOSE]:,}.")
     return found

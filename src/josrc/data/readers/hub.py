@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from josrc._console import clipped
+from josrc._io import is_url
 from josrc.config import HUB, DataConfig, DataKind
 from josrc.data.image_files import HubImages
 from josrc.data.readers._extras import library
-from josrc.data.readers.manifest import columns_of, whole
+from josrc.data.readers.manifest import check_text, columns_of, whole
+from josrc.data.readers.several_labels import check_single, listed_label, refuse_several
 from josrc.data.readers.table import SPLITS, Reader, Table, TableBuilder
 from josrc.errors import UserError, sentence
 
@@ -23,7 +26,8 @@ class HubReader(Reader):
     @staticmethod
     def claims(name: str) -> bool:
         """``hf:NAME``, or a folder that ``save_to_disk`` wrote."""
-        return name.startswith(HUB) or is_saved_dataset(Path(name).expanduser())
+        hub = name.startswith(HUB) and not is_url(name)
+        return hub or is_saved_dataset(Path(name).expanduser())
 
     @staticmethod
     def read(config: DataConfig) -> Table:
@@ -52,24 +56,62 @@ def read_hub(name: str, config: DataConfig) -> Table:
     for part, rows in parts.items():
         if part.lower() in SPLITS:
             kinds = kinds or columns_of(rows.column_names, config, name)
-            _add_hub_rows(found, rows, part, kinds)
+            _check_columns(rows.features, kinds, f"{name}, split '{part}'", datasets)
+            _add_hub_rows(found, rows, part, kinds, name)
             used.append(rows)
     if not used:
         raise UserError(f"{name} has no split 'train' (it has: {', '.join(parts)}).")
-    rows = datasets.concatenate_datasets(used)
     column = kinds["path"]
+    try:
+        rows = datasets.concatenate_datasets([part.select_columns([column]) for part in used])
+    except ValueError as error:
+        raise UserError(f"{name}: the images of its splits are not of one type: {error}") from None
     if isinstance(rows.features[column], datasets.Image):
         rows = rows.cast_column(column, datasets.Image(decode=False))
+    if not config.whole_labels:
+        check_single(name, found.label_counts())
     table = found.table(Path())
     index = np.arange(len(table.ids))
     images = HubImages(table.ids, Path(), rows=rows, column=column, index=index)
     return Table(images, table.labels, table.class_names, table.ids, table.split)
 
 
-def _add_hub_rows(found: TableBuilder, rows: Any, part: str, columns: dict[str, str]) -> None:
+def _check_columns(features: Any, columns: dict[str, str], where: str, datasets: Any) -> None:
+    """Raise an error unless a split has these columns, with images and labels in them."""
+    for kind, wanted in (("path", "images"), ("label", "labels")):
+        column = columns[kind]
+        if column not in features:
+            found = ", ".join(features)
+            raise UserError(f"{where} has no column '{column}', but {found}.")
+        feature = features[column]
+        if kind == "path":
+            fits = isinstance(feature, datasets.Image)
+            fits = fits or (isinstance(feature, dict) and bool({"bytes", "path"} & feature.keys()))
+        else:
+            fits = isinstance(feature, datasets.ClassLabel | datasets.Value | datasets.List)
+        if not fits:
+            raise UserError(
+                f"{where}: column '{column}' holds {clipped(str(feature))}, not {wanted}."
+            )
+
+
+def _add_hub_rows(
+    found: TableBuilder, rows: Any, part: str, columns: dict[str, str], name: str
+) -> None:
     names = getattr(rows.features[columns["label"]], "names", None)
-    for number, label in enumerate(map(whole, rows[columns["label"]])):
+    for number, cell in enumerate(map(whole, rows[columns["label"]])):
+        listed = listed_label(cell) if isinstance(cell, list) else None
+        if listed is not None and len(listed) > 1:
+            raise refuse_several(f"{name}, row {number:,} of split '{part}'", str(cell), 1)
+        label = cell if listed is None else (listed or [None])[0]
         text = None if label in (None, -1, "") else str(label)
         if names is not None and text is not None:
+            if not 0 <= label < len(names):
+                raise UserError(
+                    f"{name}: row {number:,} of split '{part}' has the label {label}, and there "
+                    f"are {len(names):,} classes."
+                )
             text = str(names[label])
+        if text is not None:
+            check_text(text, f"{name}, row {number:,} of split '{part}'", "label")
         found.add(f"{part}/{number}", text, f"{part}/{number}", SPLITS[part.lower()])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc.config import DataConfig, DataKind
+from josrc.data.annotations import Annotations
 from josrc.data.image_files import ImageFiles
 from josrc.data.images import Images
 from josrc.data.noise import Labels
@@ -41,6 +42,8 @@ class Table:
         verified: as in a source.
         verified_held: likewise.
         left_out: how many files of which kinds lie among them that are no pictures.
+        annotations: what several annotators called them; then the labels are those of most.
+        group: of each image, ``(N,)``, where images belong together; -1: it is alone.
     """
 
     images: Images
@@ -51,6 +54,8 @@ class Table:
     verified: NDArray[np.int8] | None = None
     verified_held: NDArray[np.int8] | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
+    annotations: Annotations | None = None
+    group: Labels | None = None
 
     @property
     def files(self) -> ImageFiles:
@@ -105,9 +110,13 @@ class TableBuilder:
         self.name_ends, self.id_ends = array("q"), array("q")
         self.labels, self.split = array("q"), array("b")
         self.numbers: dict[str, int] = {}
+        self.group, self.groups = array("q"), dict[str, int]()
 
-    def add(self, name: str, label: str | None, sample_id: str, split: int) -> None:
+    def add(
+        self, name: str, label: str | None, sample_id: str, split: int, group: str | None = None
+    ) -> None:
         """One image."""
+        self.group.append(-1 if group is None else self.groups.setdefault(group, len(self.groups)))
         self.names += name.encode("utf-8", "surrogateescape")
         self.name_ends.append(len(self.names))
         self.ids += sample_id.encode("utf-8", "surrogateescape")
@@ -117,16 +126,29 @@ class TableBuilder:
         )
         self.split.append(split)
 
-    def labelled(self) -> tuple[Labels, list[str]]:
-        """Labels as numbers of the sorted class names; numbers sort as numbers."""
+    def label_counts(self) -> dict[str, int]:
+        """How many labels there are of each class."""
+        labels = np.array(self.labels, dtype=np.int64)
+        counts = np.bincount(labels[labels >= 0], minlength=len(self.numbers))
+        return dict(zip(self.numbers, counts.tolist(), strict=True))
+
+    def translation(self) -> tuple[Labels, list[str]]:
+        """From classes in the order they came to sorted ones, and their names.
+
+        Numbers sort as numbers. Behind the classes stands -1, for no label.
+        """
         found = list(self.numbers)
         whole = all(re.fullmatch("-?[0-9]{1,18}", name) for name in found)
         names = sorted(found, key=int if whole else str)
         place = {name: number for number, name in enumerate(names)}
-        translate = np.array([place[name] for name in found] + [-1], dtype=np.int64)
+        return np.array([place[name] for name in found] + [-1], dtype=np.int64), names
+
+    def labelled(self) -> tuple[Labels, list[str]]:
+        """Labels as numbers of the sorted class names."""
+        translate, names = self.translation()
         return translate[np.array(self.labels, dtype=np.int64)], names
 
-    def table(self, root: Path) -> Table:
+    def table(self, root: Path | str) -> Table:
         """All of them."""
         labels, names = self.labelled()
         paths = PackedStrings(bytes(self.names), np.array(self.name_ends, dtype=np.int64))
@@ -134,4 +156,5 @@ class TableBuilder:
         if self.ids != self.names or self.id_ends != self.name_ends:
             ids = PackedStrings(bytes(self.ids), np.array(self.id_ends, dtype=np.int64))
         split = np.array(self.split, dtype=np.int64)
-        return Table(ImageFiles(paths, root), labels, names, ids, split)
+        group = np.array(self.group, dtype=np.int64) if self.groups else None
+        return Table(ImageFiles(paths, root), labels, names, ids, split, group=group)

@@ -1,0 +1,1 @@
+"""Near duplicates: pictures saved again, resized, cropped, brightened or mirrored."""
