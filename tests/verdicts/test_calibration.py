@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
-from josrc.verdicts.calibration import MIN_PLANTED, Calibration, calibrate
+from josrc.verdicts.calibration import MIN_PLANTED, Calibration, Looks, calibrate
 from josrc.verdicts.foreign import foreign_evidence
 from josrc.verdicts.suggestions import suggestion_evidence
 
@@ -45,11 +45,15 @@ def scores(
     return errors[0], errors[1] + LOOK_ALIKE, others, wrong
 
 
+def looks(scores: np.ndarray, doubt: float | np.ndarray = 0.0) -> Looks:
+    return Looks(scores, np.broadcast_to(doubt, scores.shape))
+
+
 def calibrated(
     *arguments: float, confidence: np.ndarray = HESITANT, **options: float
 ) -> tuple[Calibration, np.ndarray, np.ndarray]:
     anyhow, alike, others, wrong = scores(*arguments, **options)  # type: ignore[arg-type]
-    found = calibrate(anyhow, alike, others, confidence)
+    found = calibrate(looks(anyhow), [looks(alike)], looks(others), confidence)
     assert found is not None
     return found, found.p_wrong(others), wrong
 
@@ -95,7 +99,7 @@ def test_where_both_lie_far_apart_all_wrong_labels_are_found() -> None:
 
 def test_a_lower_score_is_never_less_likely_to_be_wrong() -> None:
     anyhow, alike, others, _ = scores(0.2)
-    found = calibrate(anyhow, alike, others, HESITANT)
+    found = calibrate(looks(anyhow), [looks(alike)], looks(others), HESITANT)
     assert found is not None
     chance = found.p_wrong(np.sort(others))
     assert (np.diff(chance) <= 1e-12).all()
@@ -109,12 +113,13 @@ def test_the_same_scores_give_the_same_answer() -> None:
 
 def test_too_few_planted_errors_say_nothing() -> None:
     anyhow, alike, others, _ = scores(0.2)
-    assert calibrate(anyhow[: MIN_PLANTED - 1], alike, others, HESITANT) is None
+    few = looks(anyhow[: MIN_PLANTED - 1])
+    assert calibrate(few, [looks(alike)], looks(others), HESITANT) is None
 
 
 def test_without_look_alike_errors_those_of_any_sort_are_the_measure() -> None:
     anyhow, _, others, wrong = scores(0.2)
-    found = calibrate(anyhow, np.zeros(0), others, HESITANT)
+    found = calibrate(looks(anyhow), [looks(np.zeros(0))], looks(others), HESITANT)
     assert found is not None
     assert found.rate == pytest.approx(wrong.mean(), abs=0.03)
 
@@ -131,39 +136,101 @@ def test_where_the_network_hesitates_hard_images_are_no_look_alike_errors() -> N
     assert found.rate == pytest.approx(wrong.mean(), abs=0.03)
 
 
-def test_images_are_foreign_only_if_they_are_far_more_doubtful_than_planted_errors() -> None:
+@pytest.mark.parametrize("by_score", [False, True])
+def test_images_are_foreign_only_if_they_are_far_more_doubtful_than_planted_errors(
+    by_score: bool,
+) -> None:
     generator = np.random.default_rng(3)
     planted, at_home = generator.normal(0, 1, 300), generator.normal(0, 1, 2000)
     scores = [generator.normal(0, 1, count) for count in (300, 2000, 1000)]
-    alike = foreign_evidence(planted, at_home, 0.1, *scores[:2])
+    known, accused = Looks(scores[0], planted), Looks(scores[1], at_home)
+    alike = foreign_evidence(known, accused, 0.1, by_score=by_score)
     assert alike is not None
     assert (alike.at(at_home) >= 0.5).mean() < 0.12
     foreign = generator.normal(4, 0.5, 1000)
-    both = np.concatenate([at_home, foreign]), 0.15
-    some = foreign_evidence(planted, *both, scores[0], np.concatenate(scores[1:]))
+    both = Looks(np.concatenate(scores[1:]), np.concatenate([at_home, foreign]))
+    some = foreign_evidence(known, both, 0.15, by_score=by_score)
     assert some is not None
     assert (some.at(foreign) >= 0.5).mean() > 0.9
     assert (some.at(at_home) >= 0.5).mean() < 0.15
-    assert foreign_evidence(planted[:20], at_home, 0.1, scores[0][:20], scores[1]) is None
+    few = known.part(np.arange(20))
+    assert foreign_evidence(few, accused, 0.1, by_score=by_score) is None
 
 
 def test_doubt_that_comes_with_the_score_is_no_evidence_of_foreign_images() -> None:
     generator = np.random.default_rng(5)
     # The accused look less wrong than planted errors, and labels that do are of doubtful images.
     planted_scores, scores = generator.normal(0, 1, 400), generator.normal(1, 0.7, 3000)
-    planted = planted_scores + generator.normal(0, 0.3, 400)
-    accused = scores + generator.normal(0, 0.3, 3000)
-    found = foreign_evidence(planted, accused, 0.2, planted_scores, scores)
+    planted = Looks(planted_scores, planted_scores + generator.normal(0, 0.3, 400))
+    accused = Looks(scores, scores + generator.normal(0, 0.3, 3000))
+    found = foreign_evidence(planted, accused, 0.2, by_score=True)
     assert found is not None
-    assert (found.at(accused) >= 0.5).mean() < 0.1
+    assert (found.at(accused.doubt) >= 0.5).mean() < 0.1
 
 
 def test_accused_that_are_less_doubtful_than_planted_errors_are_not_foreign() -> None:
     generator = np.random.default_rng(6)
     planted, accused = generator.normal(1, 1, 200), generator.normal(0, 1, 500)
-    found = foreign_evidence(planted, accused, 0.1, planted, planted[:1].repeat(500))
+    alike = Looks(planted, planted), Looks(planted[:1].repeat(500), accused)
+    found = foreign_evidence(*alike, 0.1, by_score=True)
     assert found is not None
     assert (found.at(accused) >= 0.5).mean() < 0.05
+
+
+def hard_images(
+    rate: float, foreign: float, samples: int = 20_000, planted: int = 400, seed: int = 8
+) -> tuple[Looks, Looks, np.ndarray]:
+    """Planted errors and other labels of images that the network hesitates about more or less.
+
+    The more it hesitates the higher wrong labels score, and the lower right ones. All labels of
+    foreign images are wrong, and they are the most doubtful.
+    """
+    generator = np.random.default_rng(seed)
+    is_foreign = generator.random(samples) < foreign
+    doubt = np.where(is_foreign, generator.beta(6, 2, samples), generator.beta(2, 3, samples))
+    wrong = is_foreign | (generator.random(samples) < rate)
+    scores = generator.normal(4 * doubt, 1)
+    right = generator.normal(10 - 3 * doubt, 0.7)
+    chosen = generator.choice(samples, planted, replace=False)
+    errors = Looks(generator.normal(4 * doubt[chosen], 1), doubt[chosen])
+    return errors, Looks(np.where(wrong, scores, right), doubt), wrong
+
+
+@pytest.mark.parametrize(("rate", "foreign"), [(0.0, 0.0), (0.2, 0.0), (0.2, 0.2), (0.05, 0.3)])
+def test_labels_of_foreign_images_are_counted_by_errors_on_images_as_doubtful(
+    rate: float, foreign: float
+) -> None:
+    errors, others, wrong = hard_images(rate, foreign)
+    found = calibrate(errors, [looks(np.zeros(0))], others, HESITANT)
+    assert found is not None
+    assert found.by_doubt
+    assert found.low <= wrong.mean() <= found.high
+    assert found.rate == pytest.approx(wrong.mean(), abs=0.04)
+    accused = found.p_wrong(others.score) >= 0.5
+    assert (accused & ~wrong).mean() < 0.02
+    assert accused[wrong].mean() > 0.8 if wrong.any() else not accused.any()
+    for together in (
+        calibrate(errors, [looks(np.zeros(0))], others, SURE),
+        calibrate(errors, [looks(np.zeros(0))], others, HESITANT, learned=False),
+    ):
+        assert together is not None
+        assert not together.by_doubt
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_planted_error_that_is_right_by_chance_has_not_all_right_labels_accused(
+    seed: int,
+) -> None:
+    errors, others, wrong = hard_images(0.2, 0.25, samples=1400, planted=72, seed=seed)
+    scores = errors.score.copy()
+    for part in np.array_split(np.argsort(errors.doubt), 3):
+        scores[part[0]] = np.median(others.score[~wrong])
+    found = calibrate(Looks(scores, errors.doubt), [looks(np.zeros(0))], others, HESITANT)
+    assert found is not None
+    assert found.by_doubt
+    accused = found.p_wrong(others.score) >= 0.5
+    assert (accused & ~wrong).mean() < 0.02
+    assert accused[wrong].mean() > 0.7
 
 
 def test_suggestions_are_as_good_as_they_were_for_planted_errors() -> None:

@@ -55,6 +55,9 @@ def test_the_first_labels_are_those_that_look_most_wrong() -> None:
     score = -np.arange(600.0)
     found = measure(kind, score, score, kind, kind, kind)
     assert found["first_100_right"] == pytest.approx(80 / 100)
+    # The first 60 of them, and the first 300.
+    assert found["accusing_10_right"] == pytest.approx(1)
+    assert found["accusing_50_right"] == pytest.approx(80 / 300)
     assert found["first_500_right"] == pytest.approx(90 / 500)
     # Where there are fewer than 500, all of them are the first.
     few = measure(*(values[:200] for values in (kind, score, score, kind, kind, kind)))

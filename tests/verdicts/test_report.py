@@ -246,9 +246,9 @@ def test_skipped_files_are_told(audited_run: Callable[[], Path]) -> None:
     run = audited_run()
     assert "skipped.csv" not in report(run).read_text()
     RunFolder(run).write_skipped([("/a.png", "the file is empty")])
-    assert "1 file gave no image and was skipped: <code>skipped.csv" in report(run).read_text()
+    assert "1 file could not be read and was skipped: <code>skipped.csv" in report(run).read_text()
     RunFolder(run).write_skipped([("/a.png", "empty"), ("/b.png", "empty")])
-    assert "2 files gave no image and were skipped" in report(run).read_text()
+    assert "2 files could not be read and were skipped" in report(run).read_text()
 
 
 def test_a_run_without_verdicts_says_what_to_do(
@@ -291,6 +291,8 @@ def test_images_in_memory_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="images in memory"):
         report(run.path)
     assert report(run.path, data=pair).read_text() == first
+    assert "data=(X, y), map_kind=&#39;umap&#39;)" in first  # no command knows these images
+    assert "map" in Page(report(run.path, data=pair, map_kind="pca")).data
 
 
 # --- what it says ---------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ def test_images_in_memory_are_asked_for(tmp_path: Path) -> None:
     ("rows", "name", "value", "words"),
     [
         ([{"test_accuracy": 50.0}] + [{"test_accuracy": 90.0}] * 10, "Test accuracy", "90.0 %", ""),
-        ([{"agreement": 71.25}] * 11, "Agreement", "71.2 %", "no accuracy"),
+        ([{"agreement": 71.25}] * 11, "Agreement", "71.2 %", "not accuracy"),
         ([{"loss": 1.0}] * 11, "Accuracy", "unknown", "--test"),
         ([{"test_accuracy": 80.0}], "Test accuracy", "80.0 %", "stopped after epoch 1 of 11"),
     ],
@@ -320,7 +322,7 @@ def test_the_page_says_between_what_the_noise_lies_and_asks_until_somebody_says_
     asks = "The spot check in the review shows a hundred images drawn at random"
     page = Page(report(run)).text.replace("\u00a0", " ")
     assert asks in page
-    assert "Estimated noise" in page
+    assert "Estimated noise rate" in page
 
     summary = json.loads((run / "audit" / "summary.json").read_text())
     (run / "audit" / "summary.json").write_text(json.dumps(summary | {"noise_rate_low": 0.104}))
@@ -332,7 +334,7 @@ def test_the_page_says_between_what_the_noise_lies_and_asks_until_somebody_says_
     (run / "audit" / "summary.json").write_text(json.dumps(told))
     page = Page(report(run)).text.replace("\u00a0", " ")
     assert "The 66.7 % of the labels that look worst." in page
-    assert "Noise, as you said" in page
+    assert "Noise rate, as given" in page
     assert asks not in page
 
 

@@ -148,7 +148,7 @@ def test_reasons_are_sentences_about_the_sample(made: Made) -> None:
         "in none.",
         "In the last epochs the model could not tell what this is: its best guess had 31 % on "
         f"average, against {reference} for images whose label it believes.",
-        'In its first 3 epochs the model saw "cat", the given label, in all of its looks.',
+        'In its first 3 looks the model saw "cat", the given label, in all of its looks.',
         "The model has not seen this image yet.",
     ]
 
@@ -253,7 +253,7 @@ def test_it_is_said_where_errors_were_planted_in_vain() -> None:
     summary = {"counts": counts, "noise_rate": 0.5, "visits": 40, "planted": None}
     assert "planted" not in verdict_line(summary, Path("audit"))
     said = verdict_line(summary | {"planted_unlike": True}, Path("audit"))
-    assert "Errors were planted, but are no measure here" in said
+    assert "Errors were planted, but can't be used here" in said
 
 
 def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:

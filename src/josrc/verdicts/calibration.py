@@ -1,62 +1,99 @@
 """How many labels are wrong, and which: learned from errors that were planted.
 
 A score orders the labels, but it does not say where the right ones end. Errors that were planted
-do: they are known to be wrong, and show how far up a wrong label gets in this run. A label's
-*level* is the share of the planted errors of any sort that look more wrong than it does. Wrong
-labels are spread over the levels as planted errors are: those that happen anyhow evenly, and those
-between look-alikes, as people make them, as the planted look-alike ones are. Right labels are rare
-at low levels and become more frequent ever faster, on logarithmic scales along a line: a steep one
-where the network is sure of nearly all images, a flatter one where it hesitates about many. So the
-number of labels at each level is the sum of three curves, and how much there is of each can be
-told, more or less surely. That is mixture proportion estimation (Blanchard, Lee and Scott, 2010)
-with a shape for the part that is not known, since no level is free of right labels. Often more than
-one sum fits: what is said is the mean of all that do, each by how likely it is, and the interval
-holds nine tenths of them.
+do: they are known to be wrong, and show how far up a wrong label gets in this run. The number of
+labels at each *level*, the share of the planted errors of any sort that look more wrong, is the sum
+of three curves (``curves``): of wrong labels that happen anyhow, of those between look-alikes, and
+of right ones. That is mixture proportion estimation (Blanchard, Lee and Scott, 2010) with a shape
+for the part that is not known, since no level is free of right labels. Often more than one sum
+fits: what is said is the mean of all that do, each by how likely it is, and the interval holds nine
+tenths of them.
+
+A network that hesitates about many images learns wrong labels of these more readily than of others,
+and labels of foreign images likewise: their scores are those of planted errors on images that are
+as doubtful. So labels are compared with planted errors of about the same doubt, in *strata*. Where
+the network is sure of nearly all images, doubt says little, and there is one stratum of all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_expit, logit
+from numpy.typing import NDArray
+from sklearn.isotonic import isotonic_regression
 
+from josrc.verdicts.curves import (
+    BINS,
+    EDGES,
+    HIGH,
+    HIGHEST,
+    WIDTHS,
+    CurveCounts,
+    UsualCurves,
+    counts_by_bin,
+    likely_sums,
+    mean_densities,
+    smooth,
+    wrong_shares,
+)
 from josrc.verdicts.rising_chance import Numbers
 
-# Levels up to which labels are counted, in so many bins, and one more above them.
-BINS, HIGH, HIGHEST = 20, 0.95, 0.98
-# Levels from which on right labels are counted.
-TOPS = (HIGH, HIGHEST)
-# Points at which a bin's curves are taken.
-POINTS = 4
-# Right labels: the level (as log-odds) of which the height of their line is told, that height as a
-# logarithm, by how much it differs, and from how many times that on it may be any lower number.
-# Their slope where the network hesitates about many images and where it is sure of nearly all, as
-# by the confidence about images at the lower quartile as a share of that at the upper one; and by
-# which factor it differs. Chosen on halves of CIFAR-100 and CIFAR-10 with 100 epochs: clean,
-# symmetric 2 and 20 %, asymmetric 20 %, by instance 30 %, with foreign images, people's labels
-# (random 1 and 2); on both sets whole, with 200 epochs: symmetric 2 and 20 %, people's (random 1);
-# on 2,000 photographs of look-alike classes; and on scikit-learn's digits with 0, 5 and 15 %.
+# Levels from which on right labels are counted, and this many steps below the top at least: of few
+# planted errors one that happens to be right lies among all right labels.
+TOPS, MIN_COUNTED = (HIGH, HIGHEST), 2
+# Confidence about images at the lower quartile as a share of that at the upper one, for a network
+# that hesitates about many images and for one that is sure of nearly all; and how unlikely look-
+# alike errors are for the same two. Where the network hesitates, they can't be told from right
+# labels. Up to the last sureness it hesitates so much that labels are looked at by doubt.
+SURENESS, ANYHOW, HESITANT = (0.4, 0.9), (30.0, 1.5), 0.7
+# One stratum. The slope of right labels for the same two, by which factor it differs; the level (as
+# log-odds) of which the height of their line is given, that height as a logarithm, by how much
+# it differs, and from how many times that on it may be any lower number. These and those below were
+# chosen on halves of CIFAR-100 and CIFAR-10 with 100 epochs: clean, symmetric 2 and 20 %,
+# asymmetric 20 %, by instance 30 %, with foreign images, people's labels (random 1 and 2); on both
+# sets whole, with 200 epochs: symmetric 2 and 20 %, people's (random 1); on 2,000 photographs of
+# look-alike classes; and on scikit-learn's digits with 0, 5 and 15 %.
+SLOPES, SLOPE_SPREAD = (1.5, 2.2), 0.08
 PIVOT, HEIGHT, HEIGHT_SPREAD, FAR = 2.2, -1.0, 0.5, 2.0
-SURENESS, SLOPES = (0.4, 0.9), (1.5, 2.2)
-SLOPE_SPREAD = 0.08
-# How unlikely it is that all wrong labels are look-alike ones: a power of the share that is not,
-# for the same two. Where the network hesitates, look-alike errors can't be told from right labels.
-ANYHOW = (30.0, 1.5)
+# The same where predictions have not seen the labels, and how unlikely look-alike errors are
+# there: chosen on CIFAR-10 with clean labels, symmetric 2 and 20 % and people's (random 1 and 2),
+# and on 12,000 images of CIFAR-100, clean and symmetric 5 and 20 %; with a look at people's
+# aggregate and worst labels.
+UNSEEN_SLOPE, UNSEEN_HEIGHT, UNSEEN_ANYHOW = 2.1, -1.2, 0.5
+# Several strata: how many at most, planted errors in each at least; the slope of right labels, and
+# the height of their line at the middle level, from the least doubtful images to the most.
+MAX_STRATA, PER_STRATUM = 4, 20
+STRATA_SLOPE, STRATA_SLOPE_SPREAD = 1.2, 0.15
+DOUBTS, HEIGHTS = (0.125, 0.375, 0.625, 0.875), (-6.0, -5.0, -3.4, -2.2)
+STRATA_HEIGHT_SPREAD, STRATA_FAR = 0.8, 2.0
+# This many look-alike errors of all strata are added to those of each.
+SHARED_ALIKE_ERRORS = 20
 # How far the rate may be off because labels are not as the curves say: this share of it, but so
 # much at least and at most.
-OFF, MIN_OFF, MAX_OFF = 0.1, 0.003, 0.01
+RATE_ERROR_SHARE, MIN_RATE_ERROR, MAX_RATE_ERROR = 0.1, 0.003, 0.01
 # Fewer planted errors of any sort say too little.
 MIN_PLANTED = 20
 # The share of the sums that lies inside of the interval.
-INSIDE = 0.9
-# How the sums that fit are found: so many of the first tries go on, so many steps each, the last of
-# which count.
-TRIES, WALKERS, STEPS, COUNTED = 4000, 200, 240, 120
-# Of a sum: height and logarithm of the slope of right labels, logits of the share of wrong ones and
-# of look-alike ones among them.
-LOWEST, TOP = np.array([-12.0, -1.0, -9.0, -7.0]), np.array([3.0, 2.1, 3.0, 7.0])
+INTERVAL_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How wrong some labels look, and how doubtful their images are, ``(N,)`` each."""
+
+    score: Numbers
+    doubt: Numbers
+
+    def part(self, rows: NDArray[Any]) -> Looks:
+        """Those of some of them."""
+        return Looks(self.score[rows], self.doubt[rows])
+
+    def __len__(self) -> int:
+        return len(self.score)
 
 
 @dataclass(frozen=True)
@@ -64,21 +101,25 @@ class Calibration:
     """What planted errors say of all labels.
 
     Attributes:
-        planted: scores of the planted errors of any sort, in order.
+        steps: scores at which the chance to be wrong may change, in order.
         rate: estimated share of wrong labels.
         low: the interval's lower end.
         high: its upper end.
-        right: density of right labels below all planted errors, above one of them, and so on up to
-            above all of them, ``(planted + 1,)``.
+        right: density of right labels below the first step, above it, and so on,
+            ``(steps + 1,)``.
         wrong: that of wrong ones.
+        planted: that of planted errors of any sort.
+        by_doubt: whether labels were compared with planted errors of about the same doubt.
     """
 
-    planted: Numbers
+    steps: Numbers
     rate: float
     low: float
     high: float
     right: Numbers
     wrong: Numbers
+    planted: Numbers
+    by_doubt: bool
 
     def p_wrong(self, score: Numbers, more: float = 0.0) -> Numbers:
         """How likely labels are wrong, by their scores: the lower the score the likelier.
@@ -87,22 +128,29 @@ class Calibration:
             score: of the labels.
             more: share of further wrong labels, such as the planted ones, that are among them.
         """
-        wrong = self.wrong + more
+        wrong = self.wrong + more * self.planted
         chance = np.minimum.accumulate(wrong / (wrong + self.right))
-        found: Numbers = chance[np.searchsorted(self.planted, score)]
+        found: Numbers = chance[np.searchsorted(self.steps, score)]
         return found
 
 
 def calibrate(
-    anyhow: Numbers, alike: Numbers, others: Numbers, confidence: Numbers
+    anyhow: Looks,
+    alike: Sequence[Looks],
+    others: Looks,
+    confidence: Numbers,
+    *,
+    learned: bool = True,
 ) -> Calibration | None:
     """Learn from planted errors how the scores of the other labels are to be read.
 
     Args:
-        anyhow: scores of the planted errors of any sort, the lower the more wrong they look.
-        alike: those of look-alike ones.
-        others: those of all other labels.
+        anyhow: the planted errors of any sort; the lower a score the more wrong a label looks.
+        alike: the look-alike ones; of one sort, or of two between which the labels choose.
+        others: all other labels.
         confidence: how sure the network is of the images of those.
+        learned: whether the network has seen the labels. What has not can't know any by heart, on
+            doubtful images no more than on others.
 
     Returns:
         None where too few were planted to learn from.
@@ -110,17 +158,14 @@ def calibrate(
     if len(anyhow) < MIN_PLANTED:
         return None
     sure = sureness(confidence)
-    usual = _Usual(*(float(np.interp(sure, SURENESS, by)) for by in (SLOPES, ANYHOW)))
-    known = np.sort(anyhow)
-    edges = np.quantile(anyhow, EDGES)
-    density = _smooth(_counts(alike, edges) / max(len(alike), 1)) / WIDTHS
-    curves = _likely(_Labels(_counts(others, edges), len(others), len(anyhow), density, usual))
-    rates = expit(curves[:, 2])
+    strata = _strata(anyhow, alike, others, sure, learned)
+    rates = np.sum([stratum.share * wrong_shares(stratum.sums) for stratum in strata], axis=0)
     rate = float(rates.mean())
-    below, above = np.quantile(rates, [(1 - INSIDE) / 2, (1 + INSIDE) / 2])
-    off = min(max(OFF * rate, MIN_OFF), MAX_OFF)
+    below, above = np.quantile(rates, [(1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2])
+    off = min(max(RATE_ERROR_SHARE * rate, MIN_RATE_ERROR), MAX_RATE_ERROR)
     interval = max(0.0, float(below) - off), min(1.0, float(above) + off)
-    return Calibration(known, rate, *interval, *_by_level(curves, density, known, others))
+    by_score = _of_one(*strata) if len(strata) == 1 else _of_several(strata)
+    return Calibration(by_score[0], rate, *interval, *by_score[1:], by_doubt=len(strata) > 1)
 
 
 def sureness(confidence: Numbers) -> float:
@@ -133,146 +178,131 @@ def sureness(confidence: Numbers) -> float:
 
 
 @dataclass(frozen=True)
-class _Usual:
-    """What is likely in a run: the slope of right labels, and the power of errors of any sort."""
-
-    slope: float
-    anyhow: float
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """What the curves must add up to.
+class _Stratum:
+    """Labels of images of about the same doubt.
 
     Attributes:
-        counts: labels in each bin of levels.
-        total: all labels.
-        planted: planted errors of any sort.
-        alike: density of planted look-alike errors in each bin.
-        usual: what is likely whatever they are.
+        share: how many of all labels these are.
+        planted: scores of the planted errors of any sort among them, in order.
+        alike: density of look-alike ones in each bin of levels, ``(sorts, bins)``.
+        others: scores of all other labels.
+        sums: of curves that fit them.
     """
 
-    counts: Numbers
-    total: int
-    planted: int
+    share: float
+    planted: Numbers
     alike: Numbers
-    usual: _Usual
+    others: Numbers
+    sums: Numbers
 
-    def likelihood(self, curves: Numbers) -> Numbers:
-        """Logarithm of how likely sums of curves are, ``(sums, 4)``, but for a constant."""
-        right, wrong = _densities(curves, LEVELS.ravel(), np.repeat(self.alike, POINTS))
-        there = (right + wrong).reshape(len(curves), -1, POINTS).mean(axis=2)
-        expected = self.total * WIDTHS * there + 1e-9
-        # A bin holds so many planted errors, give or take their square root: its own share is as
-        # uncertain as a count of them, which makes the counts of the others negative binomial.
-        sure = self.planted * WIDTHS
-        fits = self.counts * np.log(expected / (expected + sure)) + sure * np.log(
-            sure / (expected + sure)
-        )
-        height = (curves[:, 0] - HEIGHT) / HEIGHT_SPREAD
-        slope = (curves[:, 1] - np.log(self.usual.slope)) / SLOPE_SPREAD
-        # Where no right label gets as far down as planted errors, the line may lie far below.
-        far = np.maximum(0.0, -height - FAR)
-        unlikely = (height + far) ** 2 + FAR * np.log1p(far**2) + slope**2
-        # All shares of look-alike errors are as likely, but for the power of those of any sort.
-        kind = log_expit(curves[:, 3]) + (1 + self.usual.anyhow) * log_expit(-curves[:, 3])
-        possible = ((curves >= LOWEST) & (curves <= TOP)).all(axis=1)
-        found: Numbers = np.where(possible, fits.sum(axis=1) - unlikely / 2 + kind, -np.inf)
-        return found
+    def by_level(self) -> tuple[Numbers, Numbers]:
+        """Densities of right and wrong labels between each planted error and the next.
+
+        At the highest levels the line that right labels follow ends among all the labels that
+        nobody doubts. There they are counted.
+        """
+        count = len(self.planted)
+        level = (np.arange(count + 1) + 0.5) / (count + 1)
+        there = self.alike[:, np.minimum(np.searchsorted(EDGES, level), BINS)]
+        right, wrong = mean_densities(self.sums, level, there)
+        first, second = np.minimum(np.searchsorted(level, TOPS), count).tolist()
+        tops = [min(first, count - MIN_COUNTED), second, count, count + 1]
+        for first, last in pairwise(tops):
+            if first == last:
+                continue
+            lower = self.planted[first - 1]
+            upper = self.planted[last - 1] if last <= count else np.inf
+            between = np.mean((self.others > lower) & (self.others <= upper))
+            found = between * (count + 1) / (last - first)
+            right[first:last] = np.maximum(right[first:last], found - wrong[first:last])
+        return right, wrong
 
 
-def _likely(labels: _Labels) -> Numbers:
-    """Sums of curves, as often as they are likely, ``(sums, 4)``.
+def _strata(
+    anyhow: Looks, alike: Sequence[Looks], others: Looks, sure: float, learned: bool
+) -> list[_Stratum]:
+    """Labels by the doubt about their images, each stratum with as many planted errors."""
+    by_doubt = learned and sure < HESITANT
+    wanted = min(MAX_STRATA, len(anyhow) // PER_STRATUM) if by_doubt else 1
+    # Images that are all as doubtful have no quartiles.
+    bounds = np.unique(np.quantile(anyhow.doubt, np.arange(1, wanted) / wanted))
+    bounds = bounds[(bounds > anyhow.doubt.min()) & (bounds < anyhow.doubt.max())]
+    number = len(bounds) + 1
+    parts = [
+        [looks.part(np.searchsorted(bounds, looks.doubt) == k) for looks in (anyhow, others)]
+        for k in range(number)
+    ]
+    densities = np.stack([_alike_densities(sort, bounds, [a for a, _ in parts]) for sort in alike])
+    strata = []
+    for k, (known, rest) in enumerate(parts):
+        usual = _usual_curves((k + 0.5) / number, number, sure, learned)
+        binned = counts_by_bin(rest.score, np.quantile(known.score, EDGES))
+        counts = CurveCounts(binned, len(rest), len(known), densities[:, k], usual)
+        sums = likely_sums(counts, seed=k)
+        share = len(rest) / len(others)
+        strata.append(_Stratum(share, np.sort(known.score), densities[:, k], rest.score, sums))
+    return strata
 
-    Walkers that step along the lines between them (Goodman and Weare, Ensemble samplers with affine
-    invariance, 2010) find their way where shares and slopes make up for each other.
-    """
-    generator = np.random.default_rng(0)
-    tries = np.column_stack(
-        [
-            HEIGHT
-            + HEIGHT_SPREAD * np.where(np.arange(TRIES) % 4, 1, 8) * generator.normal(size=TRIES),
-            np.log(labels.usual.slope) + SLOPE_SPREAD * generator.normal(size=TRIES),
-            generator.uniform(-8.0, 1.5, TRIES),
-            generator.uniform(-5.0, 3.0, TRIES),
-        ]
+
+def _usual_curves(doubt: float, strata: int, sure: float, learned: bool) -> UsualCurves:
+    """What is likely in a stratum of so doubtful images, of that many strata."""
+    if not learned:
+        line = UNSEEN_SLOPE, SLOPE_SPREAD, PIVOT, UNSEEN_HEIGHT, HEIGHT_SPREAD, FAR
+        return UsualCurves(*line, UNSEEN_ANYHOW)
+    power = float(np.interp(sure, SURENESS, ANYHOW))
+    if strata == 1:
+        slope = float(np.interp(sure, SURENESS, SLOPES))
+        return UsualCurves(slope, SLOPE_SPREAD, PIVOT, HEIGHT, HEIGHT_SPREAD, FAR, power)
+    height = float(np.interp(doubt, DOUBTS, HEIGHTS))
+    line = STRATA_SLOPE, STRATA_SLOPE_SPREAD, 0.0, height, STRATA_HEIGHT_SPREAD, STRATA_FAR
+    return UsualCurves(*line, power)
+
+
+def _alike_densities(alike: Looks, bounds: Numbers, anyhow: Sequence[Looks]) -> Numbers:
+    """Of look-alike errors in each stratum and bin of levels, ``(strata, bins)``."""
+    parts = [alike.part(np.searchsorted(bounds, alike.doubt) == k) for k in range(len(anyhow))]
+    levels = [np.quantile(known.score, EDGES) for known in anyhow]
+    counts = [counts_by_bin(*both) for both in zip((p.score for p in parts), levels, strict=True)]
+    if len(parts) == 1:
+        return smooth(counts[0] / max(len(alike), 1))[None] / WIDTHS
+    shared = (np.sum(counts, axis=0) + SHARED_ALIKE_ERRORS * WIDTHS) / (
+        len(alike) + SHARED_ALIKE_ERRORS
     )
-    chance = labels.likelihood(tries)
-    # Somewhat better tries are not taken for the only ones: the walkers have time to find out.
-    weight = np.exp((chance - chance.max()) / 10)
-    walkers = tries[generator.choice(TRIES, WALKERS, p=weight / weight.sum())]
-    walkers += generator.normal(0, 1e-3, walkers.shape)
-    chance, half, found = labels.likelihood(walkers), WALKERS // 2, []
-    for step in range(STEPS):
-        for moving, standing in (
-            (slice(half), slice(half, None)),
-            (slice(half, None), slice(half)),
-        ):
-            stretch = (1 + generator.random(half)) ** 2 / 2
-            other = walkers[standing][generator.integers(half, size=half)]
-            there = other + stretch[:, None] * (walkers[moving] - other)
-            new = labels.likelihood(there)
-            gain = (walkers.shape[1] - 1) * np.log(stretch) + new - chance[moving]
-            goes = np.log(generator.random(half)) < gain
-            walkers[moving] = np.where(goes[:, None], there, walkers[moving])
-            chance[moving] = np.where(goes, new, chance[moving])
-        if step >= STEPS - COUNTED and step % 5 == 0:
-            found.append(walkers.copy())
-    return np.concatenate(found)
+    shares = [
+        (count + SHARED_ALIKE_ERRORS * shared) / (len(part) + SHARED_ALIKE_ERRORS)
+        for count, part in zip(counts, parts, strict=True)
+    ]
+    return np.stack([smooth(some) for some in shares]) / WIDTHS
 
 
-def _by_level(
-    curves: Numbers, alike: Numbers, planted: Numbers, others: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Densities of right and wrong labels between each planted error and the next.
+# Scores in order, and densities of right and wrong labels and planted errors below, between and
+# above them.
+_ByScore = tuple[Numbers, Numbers, Numbers, Numbers]
 
-    At the highest levels the line that right labels follow ends among all the labels that nobody
-    doubts. There they are counted.
+
+def _of_one(stratum: _Stratum) -> _ByScore:
+    """What is known by level is known by score."""
+    right, wrong = stratum.by_level()
+    return stratum.planted, right, wrong, np.ones(len(right))
+
+
+def _of_several(strata: Sequence[_Stratum]) -> _ByScore:
+    """The labels of all strata in one order.
+
+    Where labels of several strata meet, neighbours are joined until those of lower scores are the
+    likelier wrong.
     """
-    count = len(planted)
-    level = (np.arange(count + 1) + 0.5) / (count + 1)
-    there = alike[np.minimum(np.searchsorted(EDGES, level), BINS)]
-    # Of a part of the sums at a time: many planted errors have as many levels.
-    parts = np.array_split(curves, len(curves) // WALKERS)
-    means = [np.mean(_densities(some, level, there), axis=1) for some in parts]
-    right, wrong = np.average(means, axis=0, weights=[len(some) for some in parts])
-    tops = [*np.minimum(np.searchsorted(level, TOPS), count).tolist(), count, count + 1]
-    for first, last in pairwise(tops):
-        if first == last:
-            continue
-        lower, upper = planted[first - 1], planted[last - 1] if last <= count else np.inf
-        found = np.mean((others > lower) & (others <= upper)) * (count + 1) / (last - first)
-        right[first:last] = np.maximum(right[first:last], found - wrong[first:last])
-    return right, wrong
-
-
-EDGES = np.append(np.linspace(0, HIGH, BINS + 1)[1:], HIGHEST)
-WIDTHS = np.diff(EDGES, prepend=0)
-LEVELS = (EDGES - WIDTHS)[:, None] + WIDTHS[:, None] * (np.arange(POINTS) + 0.5) / POINTS
-
-
-def _counts(scores: Numbers, edges: Numbers) -> Numbers:
-    """How many there are between two edges each, and below the first."""
-    counts = np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1)
-    return counts[:-1].astype(np.float64)
-
-
-def _smooth(shares: Numbers) -> Numbers:
-    """Shares per bin with half of each neighbour's, which are about as wide but for the last."""
-    padded = np.pad(shares[:-1], 1, mode="edge")
-    inner = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
-    return np.append(inner, shares[-1])
-
-
-def _densities(curves: Numbers, level: Numbers, alike: Numbers) -> tuple[Numbers, Numbers]:
-    """Of right labels and of wrong ones, ``(sums, levels)``.
-
-    Args:
-        curves: sums of curves, ``(sums, 4)``.
-        level: between 0 and 1.
-        alike: density of look-alike errors at each.
-    """
-    height, slope, share, kind = curves.T[:, :, None]
-    right = np.exp(height + np.exp(slope) * (logit(np.clip(level, 1e-3, 1 - 1e-3)) - PIVOT))
-    wrong = expit(share) * (1 + expit(kind) * (alike - 1))
-    return right, wrong
+    chances = []
+    for stratum in strata:
+        right, wrong = stratum.by_level()
+        chance = np.minimum.accumulate(wrong / (wrong + right))
+        chances.append(chance[np.searchsorted(stratum.planted, stratum.others)])
+    scores = np.concatenate([stratum.others for stratum in strata])
+    order = np.argsort(scores, kind="stable")
+    scores, chance = scores[order], np.concatenate(chances)[order]
+    joined = np.unique(-isotonic_regression(chance, increasing=False), return_inverse=True)[1]
+    steps = scores[1:][np.diff(joined) > 0]
+    total, wrong = np.bincount(joined) / len(scores), np.bincount(joined, chance) / len(scores)
+    planted = np.concatenate([stratum.planted for stratum in strata])
+    known = np.bincount(np.searchsorted(steps, planted), minlength=len(total)) / len(planted)
+    return steps, total - wrong, wrong, known

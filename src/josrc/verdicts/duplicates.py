@@ -1,4 +1,4 @@
-"""``duplicates.csv``: the exact copies among a run's images, with the verdicts on their labels."""
+"""``duplicates.csv``: the copies among a run's images, with the verdicts on their labels."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import csv
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from josrc._console import clipped
 from josrc._io import readable, write_csv
-from josrc.data.duplicates import PARTS, Duplicate, tally
+from josrc._reading import regular
+from josrc.data.duplicates import EXACT, PARTS, Duplicate
 from josrc.verdicts.findings import Vector
 from josrc.verdicts.table import VERDICT_TITLES
 
@@ -27,13 +26,16 @@ def read_duplicates(path: Path) -> Iterator[Duplicate]:
     if not path.is_file():
         return
     with (
-        readable(path),
+        readable(regular(path)),
         path.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
     ):
         lines = csv.reader(file)
         next(lines, None)
-        for group, part, row, name, label, verdict in lines:
-            yield Duplicate(int(group), part, int(row), name, label, verdict)
+        for group, part, row, name, label, verdict, *more in lines:
+            kind, alike = more or (EXACT, 1)  # an earlier josrc knew exact copies alone
+            if part not in PARTS or int(row) < 0:
+                raise ValueError(f"there is no image {row} of '{part}'")
+            yield Duplicate(int(group), part, int(row), name, label, verdict, kind, float(alike))
 
 
 def judge_duplicates(path: Path, group: Vector) -> None:
@@ -50,26 +52,3 @@ def judge_duplicates(path: Path, group: Vector) -> None:
 
     if path.is_file():
         write_duplicates(path, map(judged, read_duplicates(path)))
-
-
-def describe_duplicates(path: Path) -> dict[str, Any] | None:
-    """What a report says of the copies in a file; none if there are no copies."""
-    found = tally(read_duplicates(path))
-    if not found.pictures:
-        return None
-    named = [
-        [
-            {
-                "name": clipped(copy.name),
-                "label": clipped(copy.given_label),
-                "verdict": copy.verdict.replace("_", " "),
-            }
-            for copy in group
-        ]
-        for group in found.named
-    ]
-    return {
-        "sentences": found.sentences(),
-        "named": named,
-        "more": found.conflicts - len(named),
-    }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from josrc._io import readable, write_npz
+from josrc._io import write_npz
+from josrc._reading import read_arrays
 from josrc.data.noise import Labels
+from josrc.errors import UserError
 from josrc.verdicts.findings import Findings, Vector, held_out_findings
+from josrc.verdicts.rule import FEATURE_WEIGHT, FROZEN_FEATURE_WEIGHT
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Evidence:
     Attributes:
         features: probability of the label that each sample was trained with, by the features of
             the final network, ``(N,)``.
+        frozen: whether nothing was learned of these features, ``(1,)``; none if something was.
         held: the same of held-out samples, ``(held,)``.
         planted: rows of the planted errors, ``(planted,)``.
         planted_labels: what they were trained with.
@@ -30,12 +33,22 @@ class Evidence:
     """
 
     features: Vector | None = None
+    frozen: Vector | None = None
     held: Vector | None = None
     planted: Labels | None = None
     planted_labels: Labels | None = None
     own: Vector | None = None
     own_support: Vector | None = None
     own_features: Vector | None = None
+
+    @property
+    def features_weight(self) -> float:
+        """What the features count in the score of a label."""
+        return (
+            FEATURE_WEIGHT
+            if self.frozen is None or not self.frozen.any()
+            else FROZEN_FEATURE_WEIGHT
+        )
 
     def trained(self, given: Labels) -> Labels:
         """The labels that samples were trained with, by those they came with."""
@@ -80,6 +93,23 @@ class Evidence:
     @classmethod
     def read(cls, path: Path) -> Self:
         """From its file."""
-        with readable(path), np.load(path, allow_pickle=False) as file:
-            known: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
-        return cls(**known)
+        names = [field.name for field in fields(cls)]
+        found = read_arrays(path, known=names)
+        for name, values in found.items():
+            whole = name in ("frozen", "planted", "planted_labels")
+            if values.ndim != (2 if name == "own" else 1) or values.dtype.kind not in (
+                "iu" if whole else "f"
+            ):
+                raise UserError(f"{path} is damaged: {name} is not what training writes there.")
+        planted = [len(v) for n, v in found.items() if n not in ("features", "frozen", "held")]
+        if len(set(planted)) > 1:
+            raise UserError(f"{path} is damaged: its arrays are not of the same planted errors.")
+        return cls(**found)
+
+    def check(self, path: Path, samples: int, classes: int) -> None:
+        """Raise an error unless what a file holds can be of such data."""
+        wrong = self.features is not None and len(self.features) != samples
+        for values, high in ((self.planted, samples), (self.planted_labels, classes)):
+            wrong = wrong or (values is not None and bool(((values < 0) | (values >= high)).any()))
+        if wrong or (self.own is not None and self.own.shape[1] != classes):
+            raise UserError(f"{path} is damaged, or was made with other data.")

@@ -14,17 +14,22 @@ from torch import Tensor
 # Parts of the samples; each is judged by the discriminant of the others.
 FOLDS = 5
 # How much of the spread inside of classes counts as alike in all directions, and by how much the
-# discriminant's logits are flattened: features are no normal distributions, and it is too sure of
+# discriminant's logits are flattened: features are not normal distributions, and it is too sure of
 # itself. Both were chosen on halves of CIFAR-100 and CIFAR-10 with noise that is not reported.
 SHRINKAGE, FLATTENING = 0.1, 0.5
 # Features and labels.
 Held = tuple[Tensor, Tensor]
 # Numbers that are worked on at a time.
-CHUNK = 2**24
+NUMBERS_PER_CHUNK = 2**24
 
 
 def label_probabilities(
-    features: Tensor, labels: Tensor, asked: Tensor, classes: int, held: Held | None = None
+    features: Tensor,
+    labels: Tensor,
+    asked: Tensor,
+    classes: int,
+    held: Held | None = None,
+    shrinkage: float = SHRINKAGE,
 ) -> tuple[Tensor, Tensor | None]:
     """How likely labels are, by discriminants that have not seen their samples, ``(N, asked)``.
 
@@ -35,7 +40,9 @@ def label_probabilities(
         labels: that the discriminants learn, ``(N,)``.
         asked: labels whose probability is wanted, ``(N, asked)``.
         classes: how many there are.
-        held: features and labels of held-out samples, ``(M, features)`` and ``(M,)``.
+        held: features and labels of held-out samples, ``(M, features)`` and ``(M,)``; with labels
+            ``(M, asked)`` the probabilities of all of these are found, in this shape.
+        shrinkage: how much of the spread inside of classes counts as alike in all directions.
     """
     order = np.random.RandomState(0).permutation(len(labels)) % FOLDS
     fold = torch.from_numpy(order).to(features.device)
@@ -47,8 +54,8 @@ def label_probabilities(
     whole = _Moments(*(sum(values) for values in zip(*(p.values for p in parts), strict=True)))
 
     def answers(moments: _Moments, points: Tensor, wanted: Tensor) -> Tensor:
-        weight, bias = moments.discriminant()
-        size = max(1, CHUNK // classes)
+        weight, bias = moments.discriminant(shrinkage)
+        size = max(1, NUMBERS_PER_CHUNK // classes)
         found = [
             (FLATTENING * ((some - centre) / spread @ weight + bias)).softmax(dim=1).gather(1, ask)
             for some, ask in zip(points.split(size), wanted.split(size), strict=True)
@@ -62,7 +69,8 @@ def label_probabilities(
             found[rows] = answers(whole - part, features[rows], asked[rows])
     if held is None or not len(held[1]):
         return found, None
-    return found, answers(whole, held[0], held[1][:, None]).squeeze(1)
+    wanted = held[1] if held[1].ndim == 2 else held[1][:, None]
+    return found, answers(whole, held[0], wanted).view(held[1].shape)
 
 
 class _Moments:
@@ -83,7 +91,7 @@ class _Moments:
         mine, others = self.values, other.values
         return _Moments(*(a - b for a, b in zip(mine, others, strict=True)))
 
-    def discriminant(self) -> tuple[Tensor, Tensor]:
+    def discriminant(self, shrinkage: float) -> tuple[Tensor, Tensor]:
         """Weight ``(features, classes)`` and bias ``(classes,)`` of the logits."""
         count, total, squares = self.values
         mean = total / count.clamp(min=1)[:, None]
@@ -91,7 +99,7 @@ class _Moments:
         inside = (inside + inside.T) / 2
         alike = torch.eye(len(inside), dtype=inside.dtype, device=inside.device)
         spread = (inside.trace() / len(inside)).clamp(min=1e-9)
-        mixed = (1 - SHRINKAGE) * inside + SHRINKAGE * spread * alike
+        mixed = (1 - shrinkage) * inside + shrinkage * spread * alike
         weight = torch.linalg.solve(mixed, mean.T)
         # A class that is not there can't be meant.
         prior = (count / count.sum()).log()

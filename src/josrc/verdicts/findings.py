@@ -14,7 +14,7 @@ from josrc.data.noise import Labels
 Vector = NDArray[Any]
 # Weight of the last epochs beside all epochs, in label probability and entropy. All of them say
 # more: late in a run wrong labels may be learned by heart, and some runs go wrong at their end.
-RECENT = 0.1
+RECENT_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Findings:
         features: probability of the given label by the features of the final network; 1 where
             nobody has looked at them.
         held: 0 for samples that were trained with the label that is judged, 1 for those that were
-            held out of training, 2 for those that were trained with an error in its place.
+            held out of training, 2 for those that were trained with an error in its place, 3 where
+            there was no training.
     """
 
     visits: Vector
@@ -56,9 +57,10 @@ class Findings:
         lead = (label - ledger["mean_rival_probability"] + ledger["long_margin"]) / 2
         return cls(
             visits=ledger["visits"],
-            support=RECENT * label + (1 - RECENT) * ledger["long_label_probability"],
+            support=RECENT_WEIGHT * label + (1 - RECENT_WEIGHT) * ledger["long_label_probability"],
             lead=lead / np.maximum(confidence, 1e-6),
-            doubt=RECENT * ledger["mean_entropy"] + (1 - RECENT) * ledger["long_entropy"],
+            doubt=RECENT_WEIGHT * ledger["mean_entropy"]
+            + (1 - RECENT_WEIGHT) * ledger["long_entropy"],
             confidence=confidence,
             label_share=ledger["mean_label_share"],
             rival=ledger["rival"],
@@ -74,10 +76,10 @@ class Findings:
     def replaced(self, rows: Vector, others: Findings) -> Findings:
         """With other findings on some samples."""
         names = [field.name for field in fields(self)]
-        return Findings(**rows_replaced(self, names, rows, others))
+        return Findings(**replace_rows(self, names, rows, others))
 
 
-def rows_replaced(whole: Any, names: Iterable[str], rows: Vector, others: Any) -> dict[str, Any]:
+def replace_rows(whole: Any, names: Iterable[str], rows: Vector, others: Any) -> dict[str, Any]:
     """Vectors of something, some of their rows taken from another of its kind."""
     found = {name: getattr(whole, name).copy() for name in names}
     for name, values in found.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,39 +12,48 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from josrc._console import clipped
+from josrc._io import UNREADABLE
+from josrc._reading import regular
 from josrc.data.noise import CLEAN, Labels
 from josrc.data.source import Source
-from josrc.engine.ledger import COUNTS, MEANS
+from josrc.engine.ledger import COUNTS, MEANS, check_fields
 from josrc.errors import UserError, reason
 from josrc.verdicts.duplicates import DUPLICATES, judge_duplicates
 from josrc.verdicts.evidence import Evidence
 from josrc.verdicts.findings import Findings, held_out_findings
 from josrc.verdicts.rule import Verdicts, judge, judge_held_out, least_noise_rate
-from josrc.verdicts.table import AuditPart, summarise, write_summary, write_verdicts
+from josrc.verdicts.table import AuditPart, summarise, verdicts_of, write_summary, write_verdicts
 
 PREFIX = "ledger."
-# A class looks unlearned if, of at least so many samples, more than this share look wrong, and so
+# Classes that a ledger can tell apart.
+MAX_CLASSES = 2**15
+# A class looks unlearned if, of at least this many samples, more than this share look wrong, and so
 # many times the share of the others.
 UNLEARNED_SAMPLES, UNLEARNED_RATE, UNLEARNED_RATIO = 10, 0.5, 2
-# So many of them are named.
+# This many of them are named.
 MAX_UNLEARNED = 10
 # Verdicts after fewer epochs come with a warning.
-ENOUGH = 10
+MIN_EPOCHS_TO_TRUST = 10
 # Accused labels of so small a share are what chance leaves of a clean set.
-NOTHING = 0.003
-# What is said where errors were planted in vain.
-UNLIKE = (
-    "Errors were planted, but are no measure here: labels lose to other classes in another way "
-    "than these do, as where one class is given for another again and again."
+MAX_CHANCE_SHARE = 0.003
+# What is said where planted errors are of no use.
+UNLIKE_PLANTED = (
+    "Errors were planted, but can't be used here: the wrong labels are not like them, as where "
+    "one class is given for another again and again."
 )
-# Estimates of the noise that differ by more are told both.
-WIDE = 0.1
+# Where estimates of the noise differ by more, both are reported.
+MIN_WIDE_INTERVAL = 0.1
 
 
-def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
-    """The ledger in a checkpoint; the networks beside it are not read."""
+def read_ledger(checkpoint: Path, classes: int = MAX_CLASSES) -> dict[str, NDArray[Any]]:
+    """The ledger in a checkpoint; the networks beside it are not read.
+
+    Args:
+        checkpoint: the file.
+        classes: how many a sample may be taken for.
+    """
     try:
-        with safe_open(checkpoint, framework="numpy") as file:
+        with safe_open(regular(checkpoint), framework="numpy") as file:
             there = set(file.keys())
             wanted = {PREFIX + name for name in (*MEANS, *COUNTS)}
             if not wanted <= there:
@@ -53,8 +62,12 @@ def read_ledger(checkpoint: Path) -> dict[str, NDArray[Any]]:
                     f"{checkpoint} was written by another version of josrc: its ledger lacks "
                     f"{lacking}. Train again to audit."
                 )
-            return {name.removeprefix(PREFIX): file.get_tensor(name) for name in sorted(wanted)}
-    except (SafetensorError, OSError) as error:
+            found = {name.removeprefix(PREFIX): file.get_tensor(name) for name in sorted(wanted)}
+        check_fields(found, classes)
+        return found
+    except UserError:
+        raise
+    except (SafetensorError, *UNREADABLE) as error:
         raise UserError(f"Checkpoint {checkpoint} can't be read: {reason(error)}") from None
 
 
@@ -88,13 +101,36 @@ def write_audit(
         )
     evidence = Evidence() if evidence is None else evidence
     judged = judge_labels(ledger, source, evidence, noise_rate, ood_rate)
-    verdicts, findings = judged.verdicts, judged.findings
-    parts = [AuditPart(verdicts, findings, source.given, source.ids, source.paths)]
+    parts = []
     if source.val is not None and held_out is not None:
         val = source.val
         findings = held_out_findings(held_out, val.given, evidence.held)
-        verdicts = judge_held_out(findings, val.given, verdicts.reference)
+        verdicts = judge_held_out(findings, val.given, judged.verdicts.reference)
         parts.append(AuditPart(verdicts, findings, val.given, val.ids, val.paths))
+    rates, visits = (noise_rate, ood_rate), int(ledger["visits"].max())
+    return write_judgement(folder, judged, source, parts, rates, visits)
+
+
+def write_judgement(
+    folder: Path,
+    judged: Judgement,
+    source: Source,
+    held: Sequence[AuditPart] = (),
+    rates: tuple[float | None, float | None] = (None, None),
+    visits: int | None = None,
+) -> dict[str, Any]:
+    """Write ``verdicts.csv`` and ``summary.json`` of labels that were judged; returns the latter.
+
+    Args:
+        folder: where they go.
+        judged: the verdicts.
+        source: the samples.
+        held: those on held-out samples.
+        rates: of noise and of foreign images, where they are known.
+        visits: how often training had seen a sample; none if there was no training.
+    """
+    own = AuditPart(judged.verdicts, judged.findings, source.given, source.ids, source.paths)
+    parts = [own, *held]
     write_verdicts(folder / "verdicts.csv", parts, source.closed_names)
     groups = np.concatenate([part.verdicts.group for part in parts])
     judge_duplicates(folder / DUPLICATES, groups)
@@ -102,14 +138,14 @@ def write_audit(
     if "noise_rate_low" not in summary:
         summary["noise_rate_low"] = min(judged.least, summary["noise_rate"])
         summary["noise_rate_high"] = summary["noise_rate"]
-    summary["known_noise_rate"], summary["known_ood_rate"] = noise_rate, ood_rate
-    summary["visits"] = int(ledger["visits"].max())
+    summary["known_noise_rate"], summary["known_ood_rate"] = rates
+    summary["visits"] = visits
     write_summary(folder / "summary.json", summary)
     return summary
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """Verdicts on the labels of all samples that were trained on.
 
     Attributes:
@@ -132,30 +168,37 @@ def judge_labels(
     evidence: Evidence,
     noise_rate: float | None = None,
     ood_rate: float | None = None,
-) -> Judged:
+) -> Judgement:
     """Judge the labels of all samples that were trained on; see ``write_audit``."""
     planted = evidence.planted
     findings = Findings.of(ledger, evidence.features)
     labels = evidence.trained(source.given)
-    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, source.given)
+    weight = evidence.features_weight
+    verdicts = judge(findings, labels, noise_rate, ood_rate, planted, source.given, weight)
     least = least_noise_rate(findings, verdicts) if noise_rate is None else noise_rate
-    measured = _measured(verdicts, planted, noise_rate)
+    measured = measure_by_planted(verdicts, planted, noise_rate)
     if planted is not None:
         # Their own labels were kept out of training: they are judged like held-out ones.
         own = evidence.own_findings(source.given, source.closed, findings)
         anyhow = len(planted) - len(planted) // 2  # were drawn by chance, the look-alike ones not
         kept_out = judge_held_out(own, source.given[planted], verdicts.reference, anyhow)
         findings, verdicts = findings.replaced(planted, own), verdicts.replaced(planted, kept_out)
-    return Judged(verdicts, findings, measured, least)
+    return Judgement(verdicts, findings, measured, least)
 
 
-def _measured(
-    verdicts: Verdicts, planted: Labels | None, noise_rate: float | None
+def measure_by_planted(
+    verdicts: Verdicts, planted: Labels | None, noise_rate: float | None, trained: bool = True
 ) -> dict[str, Any]:
     """What planted errors say of the verdicts on all others; nothing where there are too few.
 
     An error counts as found if its label would be accused in the data as it was trained on, planted
     errors included.
+
+    Args:
+        verdicts: on all labels, with planted errors in place.
+        planted: which these are.
+        noise_rate: share of wrong labels, where it is known.
+        trained: whether planted errors were trained on, and so are among the labels.
     """
     calibration = verdicts.reference.calibration
     if calibration is None or planted is None:
@@ -165,7 +208,7 @@ def _measured(
     others[planted] = False
     accused = others & (verdicts.group != CLEAN)
     wrong = 1 - verdicts.p_clean
-    share = len(planted) / len(others)
+    share = len(planted) / len(others) if trained else 0.0
     found = calibration.p_wrong(verdicts.score[planted], share) >= 0.5
     anyhow, alike = np.split(found, 2)
     rates = {
@@ -246,10 +289,10 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     counts = summary["counts"]
     found = (
         f"Verdicts: {counts['clean']:,} clean, {counts['mislabelled']:,} mislabelled, "
-        f"{counts['out_of_distribution']:,} out of distribution: {folder / 'verdicts.csv'}"
+        f"{counts['out_of_distribution']:,} out of distribution: {verdicts_of(folder)}"
     )
-    seen, span = summary["visits"], noise_span(summary)
-    if seen < ENOUGH:
+    seen, span = summary.get("visits"), noise_span(summary)
+    if seen is not None and seen < MIN_EPOCHS_TO_TRUST:
         times = "once" if seen == 1 else f"{seen} times"
         found += f"\nTrain longer before you trust them: each image was seen {times}."
     if (sure := how_sure(summary)) is not None:
@@ -265,7 +308,7 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
 def how_sure(summary: Mapping[str, Any]) -> str | None:
     """What planted errors say of the verdicts, in two or three sentences."""
     if summary.get("planted_unlike"):
-        return UNLIKE
+        return UNLIKE_PLANTED
     if not summary.get("planted"):
         return None
     planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
@@ -273,13 +316,13 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
         f"{100 * planted[sort]['found'] / max(planted[sort]['count'], 1):.0f} % of {title}"
         for sort, title in (("any", "those of any sort"), ("look_alike", "those that look alike"))
     ]
-    said = f"Of {planted['count']:,} errors that were planted, {' and '.join(shares)} were found."
+    said = f"Of {planted['count']:,} planted errors, {' and '.join(shares)} were found."
     if nothing_stands_out(summary):
         return f"No wrong labels stand out. {said}"
     low, high = (100 * summary[f"noise_rate_{end}"] for end in ("low", "high"))
     rate = f"An estimated {100 * summary['noise_rate']:.1f} % of the labels are wrong"
-    span = "" if summary["known_noise_rate"] is not None else f" ({low:.1f} to {high:.1f})"
-    precision = summary["estimated_precision"]
+    span = "" if summary.get("known_noise_rate") is not None else f" ({low:.1f} to {high:.1f})"
+    precision = summary.get("estimated_precision")
     right = (
         f", and of the {accused:,} that are accused {100 * precision:.0f} %" if precision else ""
     )
@@ -289,7 +332,7 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
 def nothing_stands_out(summary: Mapping[str, Any]) -> bool:
     """Whether hardly a label is accused, and planted errors say that it may be so."""
     accused = 1 - summary["counts"]["clean"] / max(summary["samples"], 1)
-    return bool(summary.get("planted")) and accused <= NOTHING
+    return bool(summary.get("planted")) and accused <= MAX_CHANCE_SHARE
 
 
 def noise_span(summary: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -298,4 +341,4 @@ def noise_span(summary: Mapping[str, Any]) -> tuple[float, float] | None:
         return summary["noise_rate_low"], summary["noise_rate_high"]
     high = summary["noise_rate"]
     low = summary.get("noise_rate_low", high)
-    return (low, high) if high - low > WIDE else None
+    return (low, high) if high - low > MIN_WIDE_INTERVAL else None

@@ -13,9 +13,11 @@ from josrc.verdicts.table import VERDICT_TITLES
 
 Measures = dict[str, float | None]
 # What `josrc apply --auto 0.9 --auto-remove` follows.
-SURE = 0.9
+MIN_CONFIDENCE = 0.9
 # How many of the most suspicious labels somebody may look at.
-FIRST = (100, 500)
+FIRST_COUNTS = (100, 500)
+# Shares of all labels that may be accused, to see what it would cost to accuse more, in percent.
+TRADE_OFF = (1, 2, 5, 10, 15, 20, 30, 40, 50)
 
 
 def measure(
@@ -40,8 +42,8 @@ def measure(
         Shares in [0, 1]: ``precision_``, ``recall_`` and ``f1_`` of every verdict, and of ``wrong``
         for any verdict against a label, ``accused`` for their share of all; ``auroc_`` and
         ``average_precision_`` of both scores, ``first_100_right`` and ``first_500_right`` of the
-        labels that look most wrong, ``suggestion_accuracy`` over all ID-noisy samples. None where
-        the data has no such samples.
+        labels that look most wrong, ``accusing_5_right`` and the like of those 5 % of all,
+        ``suggestion_accuracy`` over all ID-noisy samples. None where the data has no such samples.
     """
     from sklearn.metrics import precision_recall_fscore_support
 
@@ -58,8 +60,11 @@ def measure(
     found |= _accusing(wrong, accused)
     found |= _ranking("wrong", wrong, wrong_score)
     order = np.argsort(-wrong_score, kind="stable")
-    for first in FIRST:
+    for first in FIRST_COUNTS:
         found[f"first_{first}_right"] = np.mean(wrong[order[:first]]) if wrong.any() else None
+    for percent in TRADE_OFF:
+        most = order[: max(1, round(percent / 100 * len(order)))]
+        found[f"accusing_{percent}_right"] = np.mean(wrong[most]) if wrong.any() else None
     found |= _ranking("ood", kind == OOD, ood_score)
     noisy = kind == ID
     right = suggested[noisy] == true[noisy]
@@ -102,11 +107,11 @@ def measure_sure(verdicts: Verdicts, true: Labels, kind: NDArray[Any]) -> Measur
 
     Returns:
         ``sure_share``: of all samples, those that are called mislabelled or out of distribution
-        with a confidence of at least ``SURE``. ``sure_right``: of these, the share whose verdict
-        is right, and the suggested label with it. ``sure_reached``: of the labels that are accused
-        rightly, the share with such a confidence.
+        with a confidence of at least ``MIN_CONFIDENCE``. ``sure_right``: of these, the share
+        whose verdict is right, and the suggested label with it. ``sure_reached``: of the labels
+        that are accused rightly, the share with such a confidence.
     """
-    sure = (verdicts.group != CLEAN) & (verdicts.confidence >= SURE)
+    sure = (verdicts.group != CLEAN) & (verdicts.confidence >= MIN_CONFIDENCE)
     corrected = (kind == ID) & (verdicts.suggested == true)
     right = np.where(verdicts.group == ID, corrected, verdicts.group == kind)
     rightly = (verdicts.group != CLEAN) & (kind != CLEAN)

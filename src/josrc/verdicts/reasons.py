@@ -10,10 +10,12 @@ from josrc.data.noise import CLEAN, ID, Labels
 from josrc.verdicts.findings import Findings, Vector
 from josrc.verdicts.rule import Verdicts
 
-# From so many visits on, the running shares are about the last ten epochs.
+# From this many visits on, the running shares are about the last ten epochs.
 WINDOW = 10
 # Why training has not seen a label: it was held out, or an error was planted in its place.
-KEPT_OUT = ("", "Held out of training", "Trained with a planted error in place of its label")
+KEPT_OUT = ("", "Held out of training", "Trained with a planted error instead of its label")
+# Who says so: a network that was trained on other images, or predictions that were there before.
+SAYS = (*(f"{why}; the final model" for why in KEPT_OUT), "By images like it the prediction")
 # How often, by percent.
 LOOKS = ["none", *(f"{percent} % of its looks" for percent in range(1, 100)), "all of its looks"]
 
@@ -55,7 +57,7 @@ def _trained(
         if visits == 0:
             yield "The model has not seen this image yet."
             continue
-        when = "the last epochs" if visits > WINDOW else f"its first {_epochs(visits)}"
+        when = "the last epochs" if visits > WINDOW else f"its first {_looks(visits)}"
         ours = labels[label] + LOOKS[label_share]
         if group == CLEAN:
             rest = f" and {rivals[rival]}{LOOKS[rival_share]}" if rival_share else ""
@@ -88,12 +90,15 @@ def _held(
     )
     for held, group, label, visits, support, rival, rival_share, confidence in rows:
         if visits == 0:
+            if held >= len(KEPT_OUT):
+                yield "Nothing is known about this image."
+                continue
             gone = "the image was gone when this was written."
             yield f"{KEPT_OUT[held]}; {gone if held < 2 else 'the run has not ended.'}"
             continue
         ours = f"{_percent(support)} to {quoted[label]}, the given label"
         other = f"{_percent(rival_share)} to {quoted[rival]}"
-        start = f"{KEPT_OUT[held]}; the final model"
+        start = SAYS[held]
         if group == CLEAN:
             yield f"{start} gives {ours}, and {other}."
         elif group == ID:
@@ -101,12 +106,13 @@ def _held(
         else:
             yield (
                 f"{start} can't tell what this is: its best guess has {_percent(confidence)}, "
-                f"against {usually} for training images whose label it believes."
+                f"against {usually} for images whose label it believes."
             )
 
 
-def _epochs(count: int) -> str:
-    return "epoch" if count == 1 else f"{count} epochs"
+def _looks(count: int) -> str:
+    """One per epoch, but for methods that take a sample several times."""
+    return "look" if count == 1 else f"{count} looks"
 
 
 def _percents(shares: Vector) -> list[int]:

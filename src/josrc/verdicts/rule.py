@@ -1,11 +1,11 @@
 """Verdicts: clean, mislabelled or out of distribution, from what training found out.
 
-The batch-wise groups of a method serve its training and are no verdict: Jo-SRC drops samples from
+The batch-wise groups of a method serve its training and are not verdicts: Jo-SRC drops samples from
 its clean set for being predicted too surely. A verdict asks two questions, of every method alike.
 
 Is the label right? A score orders all labels: how likely the network found a label over the whole
 of training, and how likely it is by the features of the final network, of which a wrong label that
-was learned by heart is no part. Where a habit of mislabelling shows, losing to the class it is for
+was learned by heart is not part. Where a habit of mislabelling shows, losing to the class it is for
 counts too (``confusion``). How many of the labels at the lower end are wrong is learned from errors
 that were planted (``calibration``). Where there are none, a mixture of two normal distributions
 finds two heaps of labels. Two heaps are found in any numbers, even if all labels are right. So the
@@ -29,41 +29,45 @@ from scipy.special import expit
 
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
-from josrc.verdicts.calibration import Calibration, calibrate, sureness
+from josrc.verdicts.calibration import Calibration, Looks, calibrate, sureness
 from josrc.verdicts.confusion import Confusion, systematic_confusion
-from josrc.verdicts.findings import Findings, Vector, rows_replaced
+from josrc.verdicts.findings import Findings, Vector, replace_rows
 from josrc.verdicts.foreign import foreign_evidence
 from josrc.verdicts.rising_chance import RisingChance
 from josrc.verdicts.suggestions import suggestion_evidence
 from josrc.verdicts.two_normals import TwoNormals, fit_two_normals, log_odds_of
 
-# --- the rule's constants: chosen on other noise settings than docs/audit.md reports --------------
+# --- the rule's constants: chosen on other noise settings than docs/use/audit.md reports ----------
 
-# Weight of what the features say beside what training found out, in the score.
-FEATURES = 0.25
+# Weight of what the features say beside what training found out, in the score: features that were
+# trained with the labels, and those of a frozen backbone, with a vote of neighbours, which know
+# nothing of them. The latter: chosen on 6,000 images of CIFAR-10 with labels by people (random 2).
+FEATURE_WEIGHT, FROZEN_FEATURE_WEIGHT = 0.25, 0.5
 # Log-odds of a label that is as far ahead as it can be, where there is no heap of wrong labels.
-LEAD = 10.0
+MAX_LEAD = 10.0
 # Share of the believed labels whose doubt a foreign image exceeds, and the log-odds it gains for
 # exceeding it by a standard deviation of theirs. No more: hard images hesitate too, and where all
 # images are hard two heaps of doubt say little.
-BELIEVED, EXCESS = 0.9, 1.0
+BELIEVED_QUANTILE, EXCESS_LOG_ODDS = 0.9, 1.0
 # The chance to be foreign that is left to the most doubtful image where planted errors say nothing
 # of the kind: it keeps the order.
-SLIGHT = 0.05
-# Fewer samples than this in doubt are no heap: none of them is called out of distribution.
-FEWEST = 20
-# The images that the network is surest of: this share, and so many at least; and what a foreign
+MAX_FOREIGN_UNMEASURED = 0.05
+# Fewer samples than this in doubt are not a heap: none of them is called out of distribution.
+MIN_HEAP = 20
+# The images that the network is surest of: this share, and this many at least; and what a foreign
 # image is that nobody need doubt.
-SUREST, FEWEST_SURE, CERTAIN = 0.1, 50, 0.9
+SUREST_SHARE, MIN_SUREST, CERTAIN = 0.1, 50, 0.9
 
 
 # A network is sure of nearly all images if its confidence at the lower quartile is this share of
 # that at the upper one, and labels are ahead by so much at the median: one that has learned nothing
 # is equally unsure of all. By how many more labels must lose there than planted errors say are
-# wrong, as a share of all, for the planted ones to be no measure.
-SURE_OF_ALL, DECIDED, FAR_MORE = 0.8, 0.5, 0.05
+# wrong, as a share of all, for the planted ones not to be a measure.
+MIN_SURENESS_RATIO, MIN_MEDIAN_LEAD, MAX_EXTRA_LOSERS = 0.8, 0.5, 0.05
+# What the score of a label counts beside others that are as likely wrong, in log-odds.
+AS_LIKELY = 1e-6
 # Steps at which the order of all scores is kept.
-STEPS = 1001
+ORDER_STEPS = 1001
 
 VECTORS = ("group", "suggested", "rival", "p_clean", "p_ood", "confidence", "score")
 
@@ -88,6 +92,7 @@ class Reference:
         shift: log-odds that all labels gain, or lose, where it is known how many are wrong.
         foreign_shift: the same for being foreign, where it is known how many are; minus infinity
             if none is.
+        features_weight: weight of what features say, in the score.
     """
 
     labels: TwoNormals | None
@@ -99,6 +104,7 @@ class Reference:
     unlike: bool = False
     shift: float = 0.0
     foreign_shift: float = 0.0
+    features_weight: float = FEATURE_WEIGHT
     calibration: Calibration | None = None
     foreign: RisingChance | None = None
     suggestions: RisingChance | None = None
@@ -139,7 +145,7 @@ class Verdicts:
 
     def replaced(self, rows: Vector, others: Verdicts) -> Verdicts:
         """With other verdicts on some samples."""
-        return replace(self, **rows_replaced(self, VECTORS, rows, others))
+        return replace(self, **replace_rows(self, VECTORS, rows, others))
 
 
 def judge(
@@ -149,6 +155,8 @@ def judge(
     ood_rate: float | None = None,
     planted: Labels | None = None,
     own: Labels | None = None,
+    features_weight: float = FEATURE_WEIGHT,
+    alike_sorts: int = 1,
 ) -> Verdicts:
     """Verdicts on the labels that a run was trained with.
 
@@ -156,12 +164,14 @@ def judge(
         findings: from its ledger.
         given: those labels, ``(N,)``.
         noise_rate: share of wrong labels, those of foreign images included, where it is known:
-            so many are accused.
+            that many are accused.
         ood_rate: share of foreign images, where it is known: of the labels that are accused, so
             many, the most doubtful, are called foreign.
         planted: rows of the errors that were planted, those of any sort first, then as many
             look-alike ones.
         own: the labels that all samples came with.
+        features_weight: weight of what features say, in the score.
+        alike_sorts: into how many sorts the look-alike errors fall, one after the other.
     """
     seen = findings.visits > 0
     if not seen.any():
@@ -170,16 +180,25 @@ def judge(
     others = seen.copy()
     others[wrong] = False
     confusion = systematic_confusion(findings.part(others), given[others])
-    score = _score(findings, given, confusion)
+    score = _score(findings, given, confusion, features_weight)
     anyhow, alike = np.array_split(wrong, 2)
-    calibration = calibrate(score[anyhow], score[alike], score[others], findings.confidence[others])
+    looks = Looks(score, findings.doubt)
+    sorts = [looks.part(sort) for sort in np.array_split(alike, alike_sorts)]
+    learned = not findings.held.any()
+    calibration = calibrate(
+        looks.part(anyhow), sorts, looks.part(others), findings.confidence[others], learned=learned
+    )
     unlike = calibration is not None and _unlike(calibration, findings.part(others))
     if unlike:
         calibration = None
     # Where labels that lose are known to be wrong, each stands for itself.
     heaps = _label_heaps(findings.part(seen)) if calibration is None and not unlike else None
     odds = _label_odds(findings, given, score, confusion, calibration or heaps)
-    shift = 0.0 if noise_rate is None else -float(np.quantile(odds[others], noise_rate))
+    shift = 0.0
+    if noise_rate is not None:
+        # Labels that are as likely wrong are accused in the order of their scores.
+        odds = odds + AS_LIKELY * np.argsort(np.argsort(score, kind="stable")) / len(score)
+        shift = -float(np.quantile(odds[others], noise_rate))
     p_clean = expit(odds + shift)
     suspect = others & (p_clean < 0.5)
     believed = others & ~suspect if (others & ~suspect).any() else others
@@ -188,30 +207,34 @@ def judge(
         labels=heaps,
         confusion=confusion,
         calibration=calibration,
-        doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= FEWEST else None,
-        doubt=(float(np.quantile(doubt[believed], BELIEVED)), float(np.std(doubt[believed]))),
+        doubts=fit_two_normals(doubt[suspect]) if suspect.sum() >= MIN_HEAP else None,
+        doubt=(
+            float(np.quantile(doubt[believed], BELIEVED_QUANTILE)),
+            float(np.std(doubt[believed])),
+        ),
         confidence=float(np.median(findings.confidence[believed])),
-        scores=np.quantile(score[others], np.linspace(0, 1, STEPS)),
+        scores=np.quantile(score[others], np.linspace(0, 1, ORDER_STEPS)),
         unlike=unlike,
         shift=shift,
+        features_weight=features_weight,
     )
     if calibration is not None or unlike:
-        usual = anyhow[p_clean[anyhow] < 0.5]
-        share = float(suspect.sum() / others.sum())
         # A habit is no matter of how an image looks.
-        looks = score + confusion.evidence(findings, given)
-        foreign = foreign_evidence(
-            doubt[usual], doubt[suspect], share, looks[usual], looks[suspect]
+        looks = Looks(score + confusion.evidence(findings, given), doubt)
+        accused = looks.part(suspect)
+        usual = looks.part(anyhow[p_clean[anyhow] < 0.5])
+        share = len(accused) / int(others.sum())
+        # Labels that were compared by doubt look no less wrong for being of doubtful images.
+        by_score = calibration is None or not calibration.by_doubt
+        reference = replace(
+            reference, foreign=foreign_evidence(usual, accused, share, by_score=by_score)
         )
-        reference = replace(reference, foreign=foreign)
         if own is not None:
             found = wrong[p_clean[wrong] < 0.5]
             right = findings.rival[found] == own[found]
             hold = _hold(findings, reference)[found]
-            suggestions = suggestion_evidence(
-                hold, right, calibration.rate if calibration else share
-            )
-            reference = replace(reference, suggestions=suggestions)
+            rate = calibration.rate if calibration else share
+            reference = replace(reference, suggestions=suggestion_evidence(hold, right, rate))
     if ood_rate is not None:
         reference = _with_foreign(reference, doubt, suspect, round(ood_rate * int(others.sum())))
     return _verdicts(findings, p_clean, score, reference)
@@ -221,16 +244,22 @@ def _unlike(calibration: Calibration, findings: Findings) -> bool:
     """Whether far more labels lose than are wrong by planted errors.
 
     A network that is sure of nearly all images knows why: those labels are wrong, if in a way that
-    was not planted. One that hesitates about many images loses right labels too.
+    was not planted. One that hesitates about many images loses right labels too, and so does one
+    that has not seen them.
     """
-    sure = sureness(findings.confidence) >= SURE_OF_ALL and np.median(findings.lead) >= DECIDED
-    return bool(sure and np.mean(findings.lead < 0) > calibration.high + FAR_MORE)
+    if findings.held.any():
+        return False
+    sure = (
+        sureness(findings.confidence) >= MIN_SURENESS_RATIO
+        and np.median(findings.lead) >= MIN_MEDIAN_LEAD
+    )
+    return bool(sure and np.mean(findings.lead < 0) > calibration.high + MAX_EXTRA_LOSERS)
 
 
 def _with_foreign(
     reference: Reference, doubt: Vector, suspect: NDArray[np.bool_], count: int
 ) -> Reference:
-    """The yardstick by which so many of the suspects are foreign, the most doubtful ones."""
+    """The yardstick by which that many of the suspects are foreign, the most doubtful ones."""
     if count == 0 or not suspect.any():
         return replace(reference, foreign_shift=-np.inf)
     odds = np.sort(_foreign_odds(doubt, reference)[suspect])[::-1]
@@ -246,7 +275,7 @@ def least_noise_rate(findings: Findings, verdicts: Verdicts) -> float:
     """
     seen = np.flatnonzero(findings.visits > 0)
     surest = seen[np.argsort(findings.doubt[seen], kind="stable")]
-    accused = (verdicts.group[surest] != CLEAN)[: max(FEWEST_SURE, int(SUREST * len(seen)))]
+    accused = (verdicts.group[surest] != CLEAN)[: max(MIN_SUREST, int(SUREST_SHARE * len(seen)))]
     foreign = np.mean((verdicts.group == OOD) & (verdicts.confidence >= CERTAIN))
     least = foreign + (1 - foreign) * np.mean(accused)
     return float(min(least, np.mean(verdicts.group != CLEAN)))
@@ -268,11 +297,11 @@ def judge_held_out(
         drawn: how many of the samples, the first ones, were drawn by chance; all, unless it is
             said.
     """
-    score = _score(findings, given, reference.confusion)
+    score = _score(findings, given, reference.confusion, reference.features_weight)
     by_chance = np.sort(score[:drawn][findings.visits[:drawn] > 0])
-    if len(by_chance) >= FEWEST:
+    if len(by_chance) >= MIN_HEAP:
         ranks = (np.arange(len(by_chance)) + 0.5) / len(by_chance)
-        steps = np.interp(ranks, np.linspace(0, 1, STEPS), reference.scores)
+        steps = np.interp(ranks, np.linspace(0, 1, ORDER_STEPS), reference.scores)
         score = np.interp(score, by_chance, steps)
     measure = reference.calibration or reference.labels
     odds = _label_odds(findings, given, score, reference.confusion, measure)
@@ -287,11 +316,11 @@ def _label_heaps(findings: Findings) -> TwoNormals | None:
     return heaps if lower.any() and np.median(findings.lead[lower]) < 0 else None
 
 
-def _score(findings: Findings, given: Labels, confusion: Confusion) -> Vector:
+def _score(findings: Findings, given: Labels, confusion: Confusion, weight: float) -> Vector:
     """What orders the labels, the most suspicious first."""
     trained = np.log(np.maximum(findings.support.astype(np.float64), 0) + 1e-7)
     features = np.log(findings.features.astype(np.float64) + 1e-6)
-    score: Vector = trained + FEATURES * features - confusion.evidence(findings, given)
+    score: Vector = trained + weight * features - confusion.evidence(findings, given)
     return score
 
 
@@ -307,7 +336,7 @@ def _label_odds(
         calibrated: Vector = -log_odds_of(measure.p_wrong(score))
         return calibrated
     support = log_odds_of(findings.support)
-    odds = LEAD * findings.lead if measure is None else measure.log_odds(support)
+    odds = MAX_LEAD * findings.lead if measure is None else measure.log_odds(support)
     found: Vector = odds - confusion.evidence(findings, given)
     return found
 
@@ -322,10 +351,10 @@ def _hold(findings: Findings, reference: Reference) -> Vector:
 def _foreign_odds(doubt: Vector, reference: Reference) -> Vector:
     """Log-odds that images are foreign, by the log-odds of doubt."""
     bound, spread = reference.doubt
-    excess: Vector = EXCESS * (doubt - bound) / max(spread, 1e-6)
+    excess: Vector = EXCESS_LOG_ODDS * (doubt - bound) / max(spread, 1e-6)
     if reference.foreign is not None:
         chance = reference.foreign.at(doubt)
-        known: Vector = log_odds_of(chance + (1 - chance) * SLIGHT * expit(excess))
+        known: Vector = log_odds_of(chance + (1 - chance) * MAX_FOREIGN_UNMEASURED * expit(excess))
         return known + reference.foreign_shift
     if reference.doubts is not None:
         excess = np.minimum(reference.doubts.log_odds(doubt), excess)

@@ -12,7 +12,7 @@ from josrc.verdicts.rising_chance import Numbers, RisingChance
 MIN_FOUND = 30
 # Suggestions of which every one was right, and as many that were wrong, are taken as given at both
 # ends: nothing that was counted is certain.
-ASSUMED = 1
+ASSUMED_ERRORS = 1
 
 
 def suggestion_evidence(
@@ -31,7 +31,7 @@ def suggestion_evidence(
     """
     if len(hold) < MIN_FOUND:
         return None
-    ends = np.repeat([0.0, 1.0], ASSUMED)
+    ends = np.repeat([0.0, 1.0], ASSUMED_ERRORS)
     known, values = np.concatenate([hold, 1 - ends]), np.concatenate([right.astype(float), ends])
     fit = IsotonicRegression(y_min=0.0, y_max=1.0).fit(known, values)
     points = np.unique(known)

@@ -1,27 +1,41 @@
-"""``verdicts.csv``, its one writer and its one reader, and ``summary.json`` beside it."""
+"""``verdicts.csv``, its one writer and its one reader, and ``summary.json`` beside it.
+
+Very many verdicts are parts in a folder ``verdicts`` in its place: see ``table_parts``.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import shlex
+import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from josrc._io import atomic_csv, write_text
+from josrc._reading import regular
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.errors import UserError
 from josrc.verdicts.findings import Findings, Vector
 from josrc.verdicts.reasons import reasons
 from josrc.verdicts.rule import Verdicts
+from josrc.verdicts.table_parts import read_parts, write_parts
 
 if TYPE_CHECKING:
     import pandas
+    from pandas import DataFrame
+
+VERDICTS_NAME, PARTS_NAME = "verdicts.csv", "verdicts"
 
 # What the groups are called in files.
 VERDICT_TITLES = {CLEAN: "clean", ID: "mislabelled", OOD: "out_of_distribution"}
@@ -33,10 +47,12 @@ VERDICT_COLUMNS = (
 COLUMNS_WITHOUT_SCORE = tuple(name for name in VERDICT_COLUMNS if name != "score")
 NUMBERS = ["p_clean", "p_ood", "confidence", "score"]
 # As many digits as keep the order of float32 numbers.
-SCORE = "{:.9g}"
+PROBABILITY, SCORE = "{:.4f}", "{:.9g}"
 # Verdicts below this confidence are borderline: worth a second look. Those of confidence 0 are none
 # yet, as training has not reached their samples.
 BORDERLINE = 0.7
+# More verdicts than these are no CSV file but parts, where pyarrow is installed.
+MAX_CSV_ROWS = 2_000_000
 # Rows that are written or read at a time: more would only take more memory.
 CHUNK = 50_000
 # Pairs of classes that the summary names.
@@ -62,19 +78,44 @@ class AuditPart:
     paths: Sequence[str]
 
 
+def verdicts_of(audit: Path) -> Path:
+    """Where the verdicts in an audit folder are, if there are any: a file, or a folder of parts."""
+    file, parts = audit / VERDICTS_NAME, audit / PARTS_NAME
+    return parts if parts.is_dir() and not file.is_file() else file
+
+
 def write_verdicts(path: Path, parts: Sequence[AuditPart], names: Sequence[str]) -> None:
-    """Write a line per sample, in data order.
+    """Write a line per sample, in data order; very many of them as parts.
 
     Args:
         path: the file.
         parts: what was judged, one after the other.
         names: of the classes of the task.
     """
+    folder = path.with_name(PARTS_NAME)
+    chunks = [
+        (part, range(start, min(start + CHUNK, len(part.given))))
+        for part in parts
+        for start in range(0, len(part.given), CHUNK)
+    ]
+    if sum(len(rows) for _, rows in chunks) > MAX_CSV_ROWS and find_spec("pyarrow"):
+        frames = (_frame(_lines(part, rows, names)) for part, rows in chunks)
+        with suppress(UnicodeEncodeError):  # some names are no UTF-8: only CSV holds them
+            write_parts(folder, VERDICT_COLUMNS, frames, lambda: path.unlink(missing_ok=True))
+            return
     with atomic_csv(path) as write:
         write([VERDICT_COLUMNS])
-        for part in parts:
-            for start in range(0, len(part.given), CHUNK):
-                write(_lines(part, range(start, min(start + CHUNK, len(part.given))), names))
+        for part, rows in chunks:
+            write(_lines(part, rows, names))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _frame(lines: Iterable[tuple[Any, ...]]) -> pandas.DataFrame:
+    """Lines with their numbers as numbers: those that the texts of a CSV file are."""
+    import pandas
+
+    frame = pandas.DataFrame(lines, columns=list(VERDICT_COLUMNS), dtype=object)
+    return frame.astype(dict.fromkeys(NUMBERS, float))
 
 
 def _lines(audited: AuditPart, rows: range, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -87,20 +128,43 @@ def _lines(audited: AuditPart, rows: range, names: Sequence[str]) -> Iterable[tu
         (names[label] for label in given.tolist()),
         (VERDICT_TITLES[group] for group in part.group.tolist()),
         (named[label] for label in part.suggested.tolist()),
-        *(map("{:.4f}".format, p.tolist()) for p in part.probabilities),
+        *(map(PROBABILITY.format, p.tolist()) for p in part.probabilities),
         map(SCORE.format, part.score.tolist()),
         reasons(part, audited.findings.part(some), given, names),
         strict=True,
     )
 
 
-def read_verdicts(path: Path) -> Iterator[pandas.DataFrame]:
+def read_verdicts(
+    path: Path,
+    columns: Sequence[str] = VERDICT_COLUMNS,
+    chosen: NDArray[np.int64] | None = None,
+) -> Iterator[DataFrame]:
     """The lines of ``verdicts.csv``, so many at a time, by their rows.
 
-    All cells are texts as they stand there; those of ``NUMBERS`` can be read as numbers. Where a
-    file has no scores, ``p_clean`` stands in for them.
+    All cells are texts as they stand there; those of ``NUMBERS`` can be read as numbers, and are
+    numbers in a table in parts. Where a file has no scores, ``p_clean`` stands in for them.
+
+    Args:
+        path: the file, or the folder of the parts that stand in its place.
+        columns: those that are needed; of a file all of them are read anyway.
+        chosen: numbers of the rows that are needed, rising; all of them by default.
     """
+    path = verdicts_of(path.parent) if path.name == VERDICTS_NAME else path
+    if not path.is_dir():
+        for frame in _read_file(path):
+            yield frame if chosen is None else frame[frame.index.isin(chosen)]
+        return
+    for frame in read_parts(path, VERDICT_COLUMNS, columns, CHUNK, chosen):
+        _check(frame, path)
+        yield frame
+
+
+def _read_file(path: Path) -> Iterator[DataFrame]:
+    """The lines of a CSV file."""
     import pandas
+
+    regular(path)
 
     options = {
         "dtype": object,  # any name, be it UTF-8 or not
@@ -112,14 +176,14 @@ def read_verdicts(path: Path) -> Iterator[pandas.DataFrame]:
         found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
         if found not in (VERDICT_COLUMNS, COLUMNS_WITHOUT_SCORE):
             wanted = ", ".join(VERDICT_COLUMNS)
-            raise UserError(f"{path} has other columns than josrc writes: {wanted}.")
+            raise UserError(f"{path} has columns other than those josrc writes: {wanted}.")
         with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
             while (frame := _next(frames)) is not None:
                 if found == COLUMNS_WITHOUT_SCORE:
                     frame.insert(VERDICT_COLUMNS.index("score"), "score", frame["p_clean"])
                 _check(frame, path)
                 yield frame
-    except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
+    except (pandas.errors.ParserError, pandas.errors.ParserWarning, csv.Error) as error:
         raise UserError(f"{path} can't be read: {error}") from None
     except pandas.errors.EmptyDataError:
         raise UserError(f"{path} is empty. {_write_again(path)}") from None
@@ -135,19 +199,34 @@ def _next(frames: Iterator[pandas.DataFrame]) -> pandas.DataFrame | None:
 
 def _check(frame: pandas.DataFrame, path: Path) -> None:
     """Raise an error that names the first line that is no verdict."""
-    import pandas
-
-    numbers = frame[NUMBERS].apply(pandas.to_numeric, errors="coerce")
-    # Every verdict has a reason: where there is none the line is too short.
-    wrong = numbers.isna().any(axis=1) | (frame["reason"] == "")
-    wrong |= ~frame["verdict"].isin(list(VERDICT_TITLES.values()))
+    there = [name for name in NUMBERS if name in frame]
+    try:
+        numbers = frame[there].astype(float)
+    except ValueError:
+        numbers = frame[there].map(_number)
+    wrong = ~np.isfinite(numbers).all(axis=1)
+    shares = numbers.drop(columns="score", errors="ignore")
+    wrong |= ((shares < 0) | (shares > 1)).any(axis=1)
+    if "reason" in frame:  # every verdict has one: where there is none the line is too short
+        wrong |= frame["reason"] == ""
+    if "verdict" in frame:
+        wrong |= ~frame["verdict"].isin(list(VERDICT_TITLES.values()))
     if wrong.any():
         raise not_a_verdict(path, int(frame.index[wrong.to_numpy()][0]))
 
 
+def _number(cell: str) -> float:
+    """A cell as every reader of these lines will read it."""
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
+
+
 def not_a_verdict(path: Path, row: int) -> UserError:
     """The error of a line, by its row."""
-    return UserError(f"{path}, line {row + 2} is not a verdict of this run. {_write_again(path)}")
+    line = f"{path}, row {row}" if path.is_dir() else f"{path}, line {row + 2}"
+    return UserError(f"{line} is not a verdict of this run. {_write_again(path)}")
 
 
 def _write_again(path: Path) -> str:

@@ -11,15 +11,15 @@ from scipy.special import expit, logit
 Numbers = NDArray[np.float64]
 
 BINS = 512
-ROUNDS = 300
+MAX_ROUNDS = 300
 # The ends of a vector, where single odd values lie, are counted with the bins beside them.
-ENDS = 0.0005
-# No heap is narrower than this share of the spread of all: a few equal values are no heap.
-NARROWEST = 0.02
+END_SHARE = 0.0005
+# No heap is narrower than this share of the spread of all: a few equal values are not a heap.
+MIN_SPREAD = 0.02
 # Least rise of the log-odds over a standard deviation of the heaps.
-SLOPE = 0.1
+MIN_SLOPE = 0.1
 # Highest log-odds: a chance in 22,000 to be wrong is left.
-LIMIT = 10.0
+MAX_LOG_ODDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,20 @@ class TwoNormals:
         """Logarithm of the odds that each value is of the upper one; it rises with the value.
 
         Of two normals the wider one wins on both sides, far enough out. That a very high value
-        should speak for the lower heap is an artefact: everywhere the odds rise by ``SLOPE`` at
+        should speak for the lower heap is an artefact: everywhere the odds rise by ``MIN_SLOPE`` at
         least, counted from the middle between the heaps. Nor are the tails of a normal to be taken
-        at their word: the odds come near ``LIMIT`` and never exceed it.
+        at their word: the odds come near ``MAX_LOG_ODDS`` and never exceed it.
         """
         middle = self.mean.mean()
         low = min(float(np.min(values, initial=middle)), middle)
         high = max(float(np.max(values, initial=middle)), middle)
         below, above = np.linspace(low, middle, BINS + 1), np.linspace(middle, high, BINS + 1)
         grid = np.concatenate([below, above[1:]])
-        least = SLOPE * np.diff(grid) / np.sqrt(np.sum(self.share * self.std**2))
+        least = MIN_SLOPE * np.diff(grid) / np.sqrt(np.sum(self.share * self.std**2))
         rise = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(_log_odds(grid, self)), least))])
         odds = rise - rise[BINS] + _log_odds(grid[BINS : BINS + 1], self)
         found: Numbers = np.interp(values, grid, odds)
-        return found / np.sqrt(1 + (found / LIMIT) ** 2)
+        return found / np.sqrt(1 + (found / MAX_LOG_ODDS) ** 2)
 
 
 def log_odds_of(chance: NDArray[np.floating]) -> Numbers:
@@ -68,13 +68,13 @@ def fit_two_normals(values: NDArray[np.floating]) -> TwoNormals:
     It works on a histogram, so that a million values cost no more than a thousand, and begins with
     the split of Otsu, so that it has no random part.
     """
-    low, high = np.quantile(values, [ENDS, 1 - ENDS])
+    low, high = np.quantile(values, [END_SHARE, 1 - END_SHARE])
     counts, edges = np.histogram(np.clip(values, low, high), BINS)
     weight, centre = counts / counts.sum(), (edges[1:] + edges[:-1]) / 2
-    narrowest = NARROWEST * np.sqrt(np.sum(weight * (centre - np.sum(weight * centre)) ** 2))
+    narrowest = MIN_SPREAD * np.sqrt(np.sum(weight * (centre - np.sum(weight * centre)) ** 2))
     narrowest = max(narrowest, edges[1] - edges[0], 1e-9)
     upper = (np.arange(BINS) > _otsu(weight, centre)).astype(float)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         fit = _moments(weight, centre, upper, narrowest)
         upper = expit(_log_odds(centre, fit))
     return fit

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+# What is read of verdicts to choose among them.
+READ = ("given_label", "verdict", "suggested_label", "confidence", "score")
 # The share of the places that each gallery has; what one leaves free goes to the others.
 SHARES = {"mislabelled": 0.5, "out_of_distribution": 0.25, "borderline": 0.25}
 
@@ -51,9 +53,9 @@ class Scores:
         """Samples of each gallery, the most telling first."""
         sure = self.confidence
         return {
-            "mislabelled": _ranked(self.verdict == ID, self.score),
-            "out_of_distribution": _ranked(self.verdict == OOD, self.score),
-            "borderline": _ranked((sure > 0) & (sure < BORDERLINE), sure),
+            "mislabelled": _rank(self.verdict == ID, self.score),
+            "out_of_distribution": _rank(self.verdict == OOD, self.score),
+            "borderline": _rank((sure > 0) & (sure < BORDERLINE), sure),
         }
 
     def pairs(self) -> dict[tuple[int, int], int]:
@@ -71,7 +73,8 @@ def read_scores(path: Path, names: Sequence[str]) -> Scores:
     import pandas
 
     number = {name: place for place, name in enumerate(names)}
-    table = pandas.concat(_numbers(frame, path, number) for frame in read_verdicts(path))
+    frames = read_verdicts(path, READ)
+    table = pandas.concat(_numbers(frame, path, number) for frame in frames)
     given, verdict, suggested = (
         table[name].to_numpy(np.int64) for name in ("given", "verdict", "suggested")
     )
@@ -81,7 +84,8 @@ def read_scores(path: Path, names: Sequence[str]) -> Scores:
 
 def _numbers(frame: pandas.DataFrame, path: Path, number: Mapping[str, int]) -> pandas.DataFrame:
     """Labels and verdicts of some lines as numbers."""
-    # By functions: pandas makes a text column of a mapping's keys, and some names are no UTF-8.
+    # By functions: pandas makes a text column of a mapping's keys, and some names are not valid
+    # UTF-8.
     found = frame[["confidence", "score"]].assign(
         given=frame["given_label"].map(number.get),
         verdict=frame["verdict"].map({title: group for group, title in VERDICT_TITLES.items()}),
@@ -96,13 +100,13 @@ def _numbers(frame: pandas.DataFrame, path: Path, number: Mapping[str, int]) -> 
 def read_chosen(path: Path, chosen: Collection[int]) -> dict[int, dict[str, str]]:
     """The lines of some samples, by the sample's number."""
     found: dict[int, dict[str, str]] = {}
-    for frame in read_verdicts(path):
-        found |= frame[frame.index.isin(list(chosen))].to_dict(orient="index")
+    for frame in read_verdicts(path, chosen=np.array(sorted(chosen), dtype=np.int64)):
+        found |= frame.to_dict(orient="index")
     return found
 
 
 def choose(scores: Scores, most: int) -> list[int]:
-    """Samples to show, at most so many: the most telling of each gallery and of each class."""
+    """Samples to show, at most that many: the most telling of each gallery and of each class."""
     galleries = scores.galleries()
     places = {name: int(share * most) for name, share in SHARES.items()}
     free = sum(max(0, places[name] - len(found)) for name, found in galleries.items())
@@ -116,7 +120,7 @@ def choose(scores: Scores, most: int) -> list[int]:
     return list(chosen)
 
 
-def _ranked(which: NDArray[np.bool_], key: Vector) -> Index:
+def _rank(which: NDArray[np.bool_], key: Vector) -> Index:
     """Samples by their key, those with the same in data order."""
     samples = np.flatnonzero(which)
     return samples[np.argsort(key[samples], kind="stable")]

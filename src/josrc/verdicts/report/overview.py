@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from josrc._console import clipped
-from josrc.config import PEOPLE, DataKind, RunConfig
+from josrc.config import PEOPLE, SCAN, DataKind, RunConfig
 from josrc.data.label_files import read_label_file
 from josrc.data.noise import Labels
 from josrc.engine.health import ended_badly
@@ -26,9 +26,9 @@ from josrc.verdicts.judge_run import (
 )
 
 # Rows and columns of the matrix of confusions, and lines of the lists beside and above it.
-MATRIX, PAIRS, CLASSES = 12, 10, 200
+MATRIX_CLASSES, MAX_LISTED_PAIRS, MAX_LISTED_CLASSES = 12, 10, 200
 # With more labels than these called wrong, some people will not believe it, and may be right.
-MANY = 0.15
+MANY_WRONG = 0.15
 # Steps of shade in the matrix.
 SHADES = 8
 # The curves: title, unit, the range that is always shown, and each line's column, name and colour.
@@ -72,7 +72,7 @@ def overview(
     ended: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The first screen: what was trained, how well, what is wrong, and what to do about it."""
-    rows = folder.read_metrics()
+    rows, scanned = folder.read_metrics(), config.method.name == SCAN
     data = config.data
     drawn = (
         f", labels '{data.noise}'"
@@ -82,13 +82,14 @@ def overview(
     noise = "" if data.noise == "none" or data.noise_file else drawn
     return {
         "run": folder.path.absolute().name,
-        "method": get_method(config.method.name).title,
+        "method": "Scan" if scanned else get_method(config.method.name).title,
+        "scanned": scanned,
         "trained_on": data.name + noise,
         "model": config.model.name,
         "epochs": config.epochs,
         "done": len(rows),
         "selects": any(row.get("n_clean") is not None for row in rows),
-        "result": result(rows, config.epochs),
+        "result": {} if scanned else result(rows, config.epochs),
         "skipped": len(folder.read_skipped()) if folder.skipped.is_file() else 0,
         "audit": audit,
         "headline": headline(audit),
@@ -97,7 +98,7 @@ def overview(
             for verdict, count in audit["counts"].items()
         ],
         "really_wrong": really_wrong(folder, audit, truth),
-        "told": _told(audit),
+        "told": _is_rate_given(audit),
         "span": noise_span(audit),
         "how_sure": how_sure(audit),
         "classes": noisiest(audit["classes"]),
@@ -114,7 +115,7 @@ def headline(audit: Mapping[str, Any]) -> str:
     if wrong == 0:
         return "No label looks wrong."
     share = audit["noise_rate"]
-    if _told(audit):
+    if _is_rate_given(audit):
         return f"The {100 * share:.3g}\u00a0% of the labels that look worst."
     if share < 0.01:
         return f"{wrong:,} of {audit['samples']:,} labels {'look' if wrong > 1 else 'looks'} wrong."
@@ -140,9 +141,9 @@ def result(rows: Sequence[Row], epochs: int) -> dict[str, str]:
         return {
             "name": "Agreement",
             "value": f"{agreement[-1]:.1f} %",
-            "note": f"{start}with held-out labels, right or wrong ones. This is no accuracy.",
+            "note": f"{start}with held-out labels, right or wrong. This is not accuracy.",
         }
-    note = f"{start}Nobody can tell without test images (--test)."
+    note = f"{start}It can't be measured without test images (--test)."
     return {"name": "Accuracy", "value": "unknown", "note": note}
 
 
@@ -168,7 +169,7 @@ def noisiest(classes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for number, entry in enumerate(classes)
         if entry["samples"]
     ]
-    return sorted(numbered, key=lambda entry: -entry["noise_rate"])[:CLASSES]
+    return sorted(numbered, key=lambda entry: -entry["noise_rate"])[:MAX_LISTED_CLASSES]
 
 
 def matrix(pairs: Mapping[tuple[int, int], int], names: Sequence[str]) -> dict[str, Any] | None:
@@ -183,8 +184,8 @@ def matrix(pairs: Mapping[tuple[int, int], int], names: Sequence[str]) -> dict[s
     rows: dict[int, None] = {}
     columns: dict[int, None] = {}
     for given, suggested in pairs:
-        if len(rows) < MATRIX or given in rows:
-            if len(columns) >= MATRIX and suggested not in columns:
+        if len(rows) < MATRIX_CLASSES or given in rows:
+            if len(columns) >= MATRIX_CLASSES and suggested not in columns:
                 continue
             rows[given] = columns[suggested] = None
     most = max(pairs.values())
@@ -204,7 +205,7 @@ def matrix(pairs: Mapping[tuple[int, int], int], names: Sequence[str]) -> dict[s
         "names": names,
         "pairs": [
             {"given": given, "suggested": suggested, "count": count}
-            for (given, suggested), count in list(pairs.items())[:PAIRS]
+            for (given, suggested), count in list(pairs.items())[:MAX_LISTED_PAIRS]
         ],
         "whole": set(rows) | set(columns) >= {number for pair in pairs for number in pair},
     }
@@ -234,55 +235,59 @@ def next_steps(
     counts, path = audit["counts"], shlex.quote(str(folder.path))
     own = not config.data.kind.is_named
     steps = []
-    if len(folder.read_metrics()) < config.epochs:
-        steps.append({"text": "Let the run end.", "command": f"josrc resume {path}"})
+    if config.method.name != SCAN and len(folder.read_metrics()) < config.epochs:
+        steps.append({"text": "Let the run finish.", "command": f"josrc resume {path}"})
     if ended is None and folder.summary.is_file():
         ended = folder.read_summary()
-    warning = ended_badly(ended) if ended else None
+    warning = ended_badly(ended) if ended and config.method.name != SCAN else None
     if warning:
         steps.append({"text": f"{warning} See the curves, and train again."})
     unlearned = unlearned_warning(audit)
     if unlearned:
         steps.append({"text": unlearned})
     if counts["mislabelled"] + counts["out_of_distribution"] == 0:
-        text = "Nothing to mend stands out."
+        text = "Nothing stands out as wrong."
         steps.append({"link": "Look at what is borderline.", "text": text})
         return steps
-    look = "They begin with the most certain. Believe your eyes."
+    look = "The most certain come first. Trust your eyes."
     steps.append({"link": "Look at the images.", "text": look})
     if (
         config.data.kind is DataKind.ARRAYS
     ):  # images in memory are gone, and with them what commands need
         command = f"josrc.Run.load({str(folder.path)!r}).verdicts()"
-        return [*steps, {"text": "Take the verdicts into your program.", "command": command}]
-    if own and audit["noise_rate"] > MANY and not _told(audit):
+        return [*steps, {"text": "Use the verdicts in your program.", "command": command}]
+    if own and audit["noise_rate"] > MANY_WRONG and not _is_rate_given(audit):
         text = (
-            "Is it so many? The spot check in the review shows a hundred images drawn at random, "
-            "and then the command that makes use of how many of them are wrong."
+            "Does that seem too many? The spot check in the review shows a hundred images drawn "
+            "at random, and then the command that takes the share of wrong labels among them "
+            "into account."
         )
         steps.append({"text": text, "command": f"josrc review {path}"})
-    many_foreign = counts["out_of_distribution"] > MANY * audit["samples"]
+    many_foreign = counts["out_of_distribution"] > MANY_WRONG * audit["samples"]
     if own and many_foreign and audit.get("known_ood_rate") is None:
-        text = "Does every image belong to one of the classes? Then none is called foreign by:"
+        text = (
+            "Does every image belong to one of the classes? Then no image is called out of "
+            "distribution with:"
+        )
         steps.append({"text": text, "command": f"josrc audit {path} --ood-rate 0"})
-    steps.append({"text": "Decide, with one key an image.", "command": f"josrc review {path}"})
+    steps.append({"text": "Decide, with one key per image.", "command": f"josrc review {path}"})
     if own:
         steps.append(
             {
                 "text": "Write the corrected data set, and train on it again.",
-                "command": f"josrc apply {path} --out {_cleaned(config.data.name)}",
+                "command": f"josrc apply {path} --out {_name_cleaned(config.data.name)}",
             }
         )
     return steps
 
 
-def _cleaned(trained_on: str) -> str:
+def _name_cleaned(trained_on: str) -> str:
     """A name for the corrected data: in a second round cleaned.csv is what it was trained on."""
     found = re.fullmatch(r"cleaned(?:-(\d+))?\.csv", Path(trained_on).name)
     return f"cleaned-{int(found[1] or 1) + 1}.csv" if found else "cleaned.csv"
 
 
-def _told(audit: Mapping[str, Any]) -> bool:
+def _is_rate_given(audit: Mapping[str, Any]) -> bool:
     """Whether somebody said how many labels are wrong."""
     return audit.get("known_noise_rate") is not None
 

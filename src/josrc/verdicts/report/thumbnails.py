@@ -7,15 +7,15 @@ import io
 from PIL import Image
 
 # Pictures up to this size are kept pixel by pixel, and a page enlarges them without smoothing.
-SMALL = 48
+MAX_PIXELATED_SIDE = 48
 # Longest side and quality, best first. A picture takes the first that its share allows.
 LADDER = ((128, 75), (128, 55), (128, 40), (112, 35), (96, 30), (80, 25), (64, 20), (48, 10))
-LARGEST = LADDER[0][0]
+MAX_SIDE = LADDER[0][0]
 
 
 def is_small(picture: Image.Image) -> bool:
     """Whether a picture is to be shown pixel by pixel."""
-    return max(picture.size) <= SMALL
+    return max(picture.size) <= MAX_PIXELATED_SIDE
 
 
 def thumbnail(picture: Image.Image, share: float) -> bytes | None:

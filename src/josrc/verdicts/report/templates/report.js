@@ -1,6 +1,7 @@
 "use strict";
 // Names, paths and reasons are written as text, never as markup: `make` is the only way in.
-(() => {
+// What it returns is for the map, which comes in a file of its own.
+const report = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { samples, classes, verdicts } = data;
   const byId = (id) => document.getElementById(id);
@@ -52,7 +53,8 @@
     given: (a, b) => compare(nameOf(a.given), nameOf(b.given)) || suspicious(a, b),
     name: (a, b) => compare(a.label, b.label),
   };
-  const state = { view: "mislabelled", given: -1, suggested: -1, words: "", sort: "suspicious" };
+  // `region` is a set of samples' numbers that the map has marked; none: whatever lies anywhere.
+  const state = { view: "mislabelled", given: -1, suggested: -1, words: "", sort: "suspicious", region: null };
   let found = [];   // what passes the filters, in order
   let built = 0;    // how many of them have a card
   let current = 0;  // the one that the keys act on
@@ -82,6 +84,7 @@
     const button = make("button", "card", make("span", "frame", picture(sample)), change(sample),
       make("span", "score", make("i", `dot fill-${verdicts[sample.verdict]}`),
         percent(sample.confidence)));
+    if (sample.decided) button.append(make("span", `decided ${sample.decided[0]}`, sample.decided[1]));
     button.title = `${sample.label}\n${sample.reason}`;
     button.tabIndex = place === current ? 0 : -1;
     button.addEventListener("click", () => { mark(place); enlarge(); });
@@ -106,6 +109,7 @@
   function show() {
     const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
     found = samples.filter((s) => views[state.view](s)
+      && (state.region === null || state.region.has(s.number))
       && (state.given < 0 || s.given === state.given)
       && (state.suggested < 0 || s.suggested === state.suggested)
       && words.every((word) => s.words.includes(word) || (/[\\/]/.test(word) && s.place.includes(word))));
@@ -117,7 +121,9 @@
     const total = data.totals[state.view];
     const held = samples.filter(views[state.view]).length;
     const rest = total > held ? ` The report holds ${whole(held)} of ${whole(total)} such images.` : "";
-    byId("count").textContent = `${whole(found.length)} ${found.length === 1 ? "image" : "images"}.${rest}`;
+    const where = state.region ? " marked on the map" : "";
+    byId("count").textContent = `${whole(found.length)} ${found.length === 1 ? "image" : "images"}${where}.${rest}`;
+    byId("unmark").hidden = state.region === null;
     for (const tab of document.querySelectorAll("[data-view]")) {
       tab.setAttribute("aria-selected", String(tab.dataset.view === state.view));
     }
@@ -130,13 +136,15 @@
     if (changes.view && changes.view !== state.view) {
       changes = { sort: changes.view === "borderline" ? "doubtful" : "suspicious", ...changes };
     }
+    const region = state.region;
     Object.assign(state, changes);
     show();
+    if (state.region !== region) document.dispatchEvent(new Event("region"));
   }
 
   function jump(changes) {
     const view = changes.suggested >= 0 ? "mislabelled" : "all";
-    set({ view, words: "", suggested: -1, ...changes });
+    set({ view, words: "", suggested: -1, region: null, ...changes });
     byId("images").scrollIntoView();
     cards[0]?.focus({ preventScroll: true });
   }
@@ -198,14 +206,14 @@
     const sample = found[current];
     const facts = make("dl", "facts");
     if (sample.path) facts.append(fact("Path", sample.path, "path"));
-    facts.append(fact("Id", sample.id, "path"));
+    facts.append(fact("Sample", sample.id, "path"));
     if (sample.true !== undefined) facts.append(fact("True label", nameOf(sample.true)));
     const close = make("button", "quiet", "Close");
     const before = make("button", "quiet", "←"), after = make("button", "quiet", "→");
     close.addEventListener("click", () => byId("viewer").close());
     before.addEventListener("click", () => go(current - 1));
     after.addEventListener("click", () => go(current + 1));
-    before.setAttribute("aria-label", "Image before");
+    before.setAttribute("aria-label", "Previous image");
     after.setAttribute("aria-label", "Next image");
     const bar = make("div", "bar", make("span", "place", `${whole(current + 1)} of ${whole(found.length)}`),
       before, after, close);
@@ -365,7 +373,8 @@
   options(byId("suggested"), "suggested", "all labels");
   byId("sort").addEventListener("change", () => set({ sort: byId("sort").value }));
   byId("search").addEventListener("input", () => set({ words: byId("search").value }));
-  byId("reset").addEventListener("click", () => set({ given: -1, suggested: -1, words: "", view: "all" }));
+  byId("reset").addEventListener("click", () => set({ given: -1, suggested: -1, words: "", view: "all", region: null }));
+  byId("unmark").addEventListener("click", () => set({ region: null }));
   byId("help-button").addEventListener("click", () => byId("help").showModal());
   byId("every-class")?.addEventListener("click", (event) => {
     for (const row of document.querySelectorAll(".beyond")) row.classList.remove("beyond");
@@ -382,4 +391,5 @@
   document.querySelector(".tools").hidden = false;
   const first = Object.keys(views).find((view) => data.totals[view]) ?? "all";
   set({ view: first });
+  return { data, state, make, picture, change, nameOf, spoken, percent, whole, set };
 })();
