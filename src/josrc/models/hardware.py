@@ -25,7 +25,7 @@ except ImportError:  # no Triton on this platform
 
 # With so few channels a convolution is faster as one matrix product over the 3x3 patches: of its
 # input, or for the gradient of the weights of its output.
-FEW_INPUTS, FEW_OUTPUTS = 4, 16
+MAX_PATCH_INPUTS, MAX_PATCH_OUTPUTS = 4, 16
 
 
 # The kernels have a gradient, and the gradient has none.
@@ -63,10 +63,10 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
         weight: ``(outputs, inputs, 3, 3)`` of the plain layer.
     """
     outputs, inputs = weight.shape[:2]
-    if inputs <= FEW_INPUTS:
+    if inputs <= MAX_PATCH_INPUTS:
         return patches.as_product(x, F.pad(weight.flatten(1), (0, 0, 0, -outputs % 16)))
     weight = F.pad(weight, (0, 0, 0, 0, 0, x.shape[1] - inputs, 0, -outputs % 16))
-    if outputs <= FEW_OUTPUTS:
+    if outputs <= MAX_PATCH_OUTPUTS:
         result: Tensor = patches.few_outputs(x, weight.to(x.dtype))
         return result
     return F.conv2d(x, weight, padding=1)
@@ -117,8 +117,19 @@ def update_running(
 
 
 @torch.no_grad()
-def move_towards(targets: Sequence[Tensor], sources: Sequence[Tensor], share: float) -> None:
-    """Move every target towards its source by a share of the way, as a mean teacher does."""
+@torch.no_grad()
+def move_towards(
+    targets: Sequence[Tensor], sources: Sequence[Tensor], share: float | Tensor
+) -> None:
+    """Move every target towards its source by a share of the way, as a mean teacher does.
+
+    A share that changes between replayed steps is a scalar tensor.
+    """
+    if isinstance(share, Tensor):
+        way = torch._foreach_sub(list(sources), list(targets))
+        torch._foreach_mul_(way, share)
+        torch._foreach_add_(list(targets), way)
+        return
     alike = all(
         t.dtype == s.dtype == torch.float32 and t.stride() == s.stride()
         for t, s in zip(targets, sources, strict=True)

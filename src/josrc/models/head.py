@@ -4,8 +4,8 @@ from torch import nn
 
 from josrc.errors import UserError
 
-# 8 GiB in float32; the head of cnn7 has so many above 360 pixels.
-MOST_WEIGHTS = 2**31
+# 8 GiB in float32; the head of cnn7 has this many above 360 pixels.
+MAX_WEIGHTS = 2**31
 
 
 def create_head(kind: str, features: int, classes: int) -> nn.Module:
@@ -19,10 +19,11 @@ def create_head(kind: str, features: int, classes: int) -> nn.Module:
     if kind != "mlp":
         raise ValueError(f"unknown head {kind!r}")
     weights = 2 * features * (features + classes)
-    if weights > MOST_WEIGHTS:
+    if weights > MAX_WEIGHTS:
         raise UserError(
-            f"The head over {features:,} features would have {weights:.1e} weights: take a smaller "
-            "--image-size, model.head=linear, or one of timm's networks, which pool at the end."
+            f"The head over {features:,} features would have {weights:.1e} weights: use a "
+            "smaller --image-size, model.head=linear, or one of timm's networks, which pool at "
+            "the end."
         )
     hidden, last = nn.Linear(features, 2 * features), nn.Linear(2 * features, classes)
     for layer in (hidden, last):
