@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from safetensors.torch import load_file
 
 from commands import josrc
 from josrc import distributed
@@ -25,6 +28,7 @@ from josrc.distributed import Place, portion
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.trainer import Trainer
 from josrc.errors import InterruptedRunError, UserError
+from josrc.models import create_model
 from josrc.runs.resolve import nested
 from josrc.runs.start import configure, with_noise_rate
 from josrc.verdicts.judge_run import read_ledger
@@ -128,7 +132,18 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trainer]:
 
 
 @pytest.fixture(scope="module")
-def together(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Together:
+def damaged(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pictures, one that is there twice, and two that give no image; far from each other."""
+    folder = tmp_path_factory.mktemp("damaged") / "pictures"
+    shutil.copytree(pictures, folder)
+    for name in ("one/broken.png", "zero/broken.png"):
+        (folder / name).write_bytes(b"no image")
+    shutil.copy(next((folder / "one").glob("0*.png")), folder / "zero" / "copy.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def together(damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> Together:
     """One start of torchrun for many commands: a start takes longer than what it trains."""
     folder = tmp_path_factory.mktemp("runs")
     begun = alone("deepself", folder / "begun-alone")
@@ -150,7 +165,7 @@ def together(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Togeth
         {"arguments": arguments("joint-optim", folder / "stopped"), "signal": "SIGTERM"},
         {"arguments": ["resume", str(folder / "begun-alone")]},
         {"arguments": arguments("standard", folder / "synced", "model.sync_bn=true")},
-        {"arguments": streamed(pictures, folder / "streamed")},
+        {"arguments": streamed(damaged, folder / "streamed")},
         {"arguments": arguments("standard", folder / "bereft"), "signal": "SIGKILL"},
     ]
     ended = torchrun(folder, commands)
@@ -166,6 +181,7 @@ def streamed(pictures: Path, out: Path) -> list[str]:
     return ["train", str(pictures), *options, *network, *files, f"--out={out}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["standard", "josrc"])
 def test_two_processes_find_what_one_finds(
     together: Together, references: dict[str, Trainer], method: str
@@ -181,6 +197,7 @@ def test_two_processes_find_what_one_finds(
     assert output.count(f"{method}  epoch 3/3") == 1, "one process speaks"
 
 
+@pytest.mark.slow
 def test_a_run_stopped_in_two_processes_goes_on_in_one(
     together: Together, references: dict[str, Trainer]
 ) -> None:
@@ -190,23 +207,26 @@ def test_a_run_stopped_in_two_processes_goes_on_in_one(
     assert_alike(run, references["joint-optim"].rows)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_in_one_process_goes_on_in_two(
     together: Together, references: dict[str, Trainer]
 ) -> None:
     assert_alike(together.folder / "begun-alone", references["deepself"].rows)
 
 
+@pytest.mark.slow
 def test_what_several_processes_cannot_do_is_said_once(together: Together) -> None:
     assert together.output.count("model.sync_bn=true needs GPUs") == 1
-    assert together.output.count("for josrc train and josrc resume only") == 1
+    assert together.output.count("but only josrc train and josrc resume can use them") == 1
     assert not (together.folder / "synced").exists()
 
 
+@pytest.mark.slow
 def test_images_in_files_are_divided_and_held_out_ones_put_together(
-    together: Together, pictures: Path, tmp_path: Path
+    together: Together, damaged: Path, tmp_path: Path
 ) -> None:
     run = together.folder / "streamed"
-    assert josrc(*streamed(pictures, tmp_path / "alone"), "--quiet") == 0
+    assert josrc(*streamed(damaged, tmp_path / "alone"), "--quiet") == 0
     assert_alike(run, RunFolder(tmp_path / "alone").read_metrics())
 
     def verdicts(run: Path) -> dict[str, float]:
@@ -215,10 +235,28 @@ def test_images_in_files_are_divided_and_held_out_ones_put_together(
 
     ours, theirs = verdicts(run), verdicts(tmp_path / "alone")
     assert ours.keys() == theirs.keys()
-    assert len(ours) == 120, "held-out images too"
+    assert len(ours) == 121, "held-out images too"
     assert np.mean([abs(ours[name] - theirs[name]) for name in ours]) < 0.01
 
 
+@pytest.mark.slow
+def test_files_are_checked_by_parts_and_put_together(
+    together: Together, damaged: Path, tmp_path: Path
+) -> None:
+    run = together.folder / "streamed"
+    assert josrc(*streamed(damaged, tmp_path / "alone"), "--quiet", "--epochs=1") == 0
+    assert (run / "skipped.csv").read_text() == (tmp_path / "alone" / "skipped.csv").read_text()
+    assert (run / "skipped.csv").read_text().count("broken.png") == 2
+
+    def copies(run: Path) -> set[str]:
+        with (run / "audit" / "duplicates.csv").open(newline="") as file:
+            return {row["path"] for row in csv.DictReader(file) if row["kind"] == "exact"}
+
+    assert copies(run) == copies(tmp_path / "alone")
+    assert len(copies(run)) == 2
+
+
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_with_a_message_and_a_checkpoint(
     together: Together, references: dict[str, Trainer]
 ) -> None:
@@ -226,7 +264,7 @@ def test_a_process_that_dies_ends_the_run_with_a_message_and_a_checkpoint(
     assert together.code != 0
     assert output.count("Another process of this run has ended") == 1
     assert "Last good checkpoint: epoch 1" in output
-    assert f"Go on with: josrc resume {run}" in output
+    assert f"Resume with: josrc resume {run}" in output
     assert not (run / "summary.json").exists()
     assert josrc("resume", run, "--quiet") == 0
     assert_alike(run, references["standard"].rows)
@@ -287,6 +325,7 @@ def test_the_first_process_of_a_machine_goes_ahead(
     assert found == order
 
 
+@pytest.mark.slow
 def test_processes_fetch_together_the_batch_of_one(as_process: Callable[[int, int], None]) -> None:
     config = configure("digits-o", noise="symmetric", rate=0.5)
     source = open_source(config.data)
@@ -314,8 +353,44 @@ def test_a_gpu_by_number_is_refused_in_several_processes(
 
     as_process(1, 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UserError, match="a GPU of its own"):
+    with pytest.raises(UserError, match="has its own GPU"):
         choose_device("cuda:0")
     with pytest.raises(UserError, match="2 processes and 1 GPUs"):
         choose_device("cuda")
     assert choose_device("cpu").type == "cpu"
+
+
+@pytest.mark.slow
+def test_learned_networks_train_together_at_two_rates_and_heads_in_one_process(
+    tmp_path: Path,
+) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "photos" / ("red", "blue")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 90, (40, 40, 3), dtype=np.uint8)
+        pixels[..., 0 if number % 2 else 2] += 120
+        Image.fromarray(pixels).save(path)
+    short = ["train", str(tmp_path / "photos"), "--image-size=64", "--epochs=1", "--plant=0"]
+    short += ["--method=standard", "--model=tf_efficientnet_lite0", "--pretrained", "--quiet"]
+    short += ["--batch-size=8", "--workers=0", "--device=cpu", "optimizer.lr=0.001"]
+    head, whole = tmp_path / "head", tmp_path / "all"
+    found = torchrun(
+        tmp_path,
+        [
+            {"arguments": [*short, "--train=head", f"--out={head}"]},
+            {"arguments": [*short, "--train=all", f"--out={whole}"]},
+        ],
+    )
+    assert found.codes == [[2, 0], [2, 0]], found.output
+    assert found.output.count("--train head runs in one process") == 1
+    assert not (head / "config.yaml").exists()
+    weights = load_file(whole / "weights" / "last.safetensors")
+    published = create_model("tf_efficientnet_lite0", 2, pretrained=True).backbone
+    moved = [
+        (weights[f"network.backbone.{key}"] - value).abs().max().item()
+        for key, value in published.named_parameters()
+    ]
+    # Three steps of Adam at a tenth of the rate, and a little for the first step's own size.
+    assert 0 < max(moved) <= 3.3 * 0.001 * 0.1
+    assert (whole / "audit" / "verdicts.csv").is_file()

@@ -1,4 +1,7 @@
-"""Several processes on one run, as torchrun starts them: which one this is, and sums over all.
+"""Several processes on one run: which one this is, and sums over all.
+
+They are a process group that is there already, as in a worker of Ray Train, or found by what
+torchrun, srun or MPI say in the environment. This is decided when a run begins.
 
 Every process holds the same networks and takes its portion of every batch. What is summed over a
 batch is summed over all processes (``total``), so that each of them knows the loss of the whole
@@ -12,7 +15,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -20,68 +22,74 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from josrc.errors import LostProcessError
+from josrc._launch import Place, find_place
+from josrc.errors import LostProcessError, UserError
 
 Value = TypeVar("Value")
 
-# The first process may read a million files before the others hear of it again. A process that
-# has ended is noticed at once, whatever the patience.
-PATIENCE = timedelta(hours=2)
+# The first process may look for copies among a million files before the others hear of it again. A
+# process that has ended is noticed at once, whatever the patience.
+TIMEOUT = timedelta(hours=2)
+# Where the processes meet on MASTER_ADDR if MASTER_PORT is not set; torch's own.
+DEFAULT_PORT = "29500"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Which process this is, of how many; on its machine, of how many there."""
-
-    rank: int = 0
-    world: int = 1
-    local_rank: int = 0
-    local_world: int = 1
-
-
-def _whoami() -> Place:
-    """As torchrun tells in the environment."""
-    if not launched():
-        return Place()
-    keys = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    return Place(*(int(os.environ[key]) for key in keys))
-
-
-def launched() -> bool:
-    """Whether torchrun started several processes, of which this is one."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-_place = _whoami()
+# Where this process stands as long as a run goes on; none before it begins.
+_place: Place | None = None
+# Whether the process group is of our making.
+_made = False
 _store: Any = None
 _joined = 0
 # Samples of the present batch if it is divided among the processes, else 0.
 _divided = 0
 
 
+def place() -> Place:
+    """Which process this is: as the run found it, or as it would now."""
+    if _place is not None:
+        return _place
+    return _place_in_group() if _has_group() else find_place()
+
+
+def _has_group() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _place_in_group() -> Place:
+    """In a process group that somebody else has made; it does not know of machines."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    try:
+        told = find_place()
+    except UserError:  # the group is there, whatever the environment lacks
+        told = Place()
+    if (told.rank, told.world) == (rank, world):
+        return told
+    return Place(rank, world, rank, world)
+
+
 def rank() -> int:
     """The number of this process."""
-    return _place.rank
+    return place().rank
 
 
 def world() -> int:
     """How many processes train this run."""
-    return _place.world
+    return place().world
 
 
 def is_main() -> bool:
     """Whether this is the process that writes and prints."""
-    return _place.rank == 0
+    return rank() == 0
 
 
 def local_rank() -> int:
     """The number of this process on its machine."""
-    return _place.local_rank
+    return place().local_rank
 
 
 def local_world() -> int:
     """How many processes of this run its machine has."""
-    return _place.local_world
+    return place().local_world
 
 
 # --- beginning and end ---------------------------------------------------------------------------
@@ -89,36 +97,80 @@ def local_world() -> int:
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Take part in the run that torchrun started; alone, do nothing."""
-    global _joined
-    if world() == 1:
-        yield
-        return
-    _joined += 1  # a second run of these processes meets at a place of its own
-    if not dist.is_initialized():
-        store = dist.PrefixStore(f"josrc/{_joined}", _meeting_place())  # type: ignore[attr-defined]
-        # Tensors in main memory go by gloo, also in a run on GPUs: it tells when a process ends.
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(
-            backend, store=store, rank=rank(), world_size=world(), timeout=PATIENCE
-        )
-    # After an error the others may be gone: then the group is left as it is, to end with us.
+    """Take part in the run of several processes; alone, do nothing.
+
+    A process group that is there already is taken as it is, and left so.
+    """
+    global _place, _joined
+    before, _place = _place, place()
     try:
-        yield
-        barrier()  # nobody leaves while the first one still writes
+        if world() == 1:
+            yield
+            return
+        _joined += 1  # a second run of these processes meets at a place of its own
+        if not _has_group():
+            _meet()
+        elif not _made:
+            _check_group()
+        # After an error the others may be gone: then the group is left as it is, to end with us.
+        try:
+            yield
+            barrier()  # nobody leaves while the first one still writes
+        except RuntimeError as error:
+            check_lost(error, lambda: "It was not training yet, or not any more.")
+            raise
+        _leave()
+    finally:
+        _place = before
+
+
+def _meet() -> None:
+    """Make the process group of a run."""
+    global _made
+    # Tensors in main memory go by gloo, also in a run on GPUs: it tells when a process ends.
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    try:
+        store = dist.PrefixStore(f"josrc/{_joined}", _meeting_place())  # type: ignore[attr-defined]
+        dist.init_process_group(
+            backend, store=store, rank=rank(), world_size=world(), timeout=TIMEOUT
+        )
     except RuntimeError as error:
-        check_lost(error, lambda: "It was not training yet, or not any more.")
-        raise
-    dist.destroy_process_group()
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise LostProcessError(
+            f"Process {rank()} of {world()} (counted from 0) did not find the others at {where} "
+            f"({_first_sentence(error)}). Were all of them started, is MASTER_ADDR the machine "
+            "of process 0, and MASTER_PORT free there?"
+        ) from None
+    _made = True
+
+
+def _leave() -> None:
+    """End the process group, if a run has made it."""
+    global _made
+    if _made:
+        dist.destroy_process_group()
+        _made = False
+
+
+def _check_group() -> None:
+    """Raise an error if tensors in main memory can't be summed in the group that is there."""
+    backends = dist.get_backend_config()
+    if "cpu:" not in backends:
+        raise UserError(
+            f"The process group that is initialised here ({backends}) has no backend for tensors "
+            "in main memory. Initialise it with cpu:gloo,cuda:nccl; in Ray Train: "
+            'TorchConfig(backend="cpu:gloo,cuda:nccl").'
+        )
 
 
 def _meeting_place() -> Any:
-    """What torchrun keeps for its processes to find each other; it outlives them."""
+    """Where the processes find each other: torchrun's, which outlives them, or the first one's."""
     from torch.distributed.rendezvous import rendezvous
 
     global _store
     if _store is None:
-        _store = next(rendezvous("env://"))[0]
+        os.environ.setdefault("MASTER_PORT", DEFAULT_PORT)
+        _store = next(rendezvous("env://", rank(), world()))[0]
     return _store
 
 
@@ -126,15 +178,24 @@ def check_lost(error: RuntimeError, then: Callable[[], str]) -> None:
     """Raise what its user should know if an error is due to another process that ended."""
     text = str(error)
     if isinstance(error, dist.DistError) or "gloo" in text or "NCCL" in text:
-        # The first sentence, without its place in gloo's code.
-        reason = re.sub(r"^\[.*?\] ", "", text.splitlines()[0]).split(". ")[0]
+        reason = _first_sentence(error)
         raise LostProcessError(
             f"Another process of this run has ended or can't be reached ({reason}).\n{then()}"
         ) from None
 
 
-def first_to_tell() -> bool:
-    """Whether no other process has told yet why the run ends; all of them may know."""
+def _first_sentence(error: RuntimeError) -> str:
+    """Of what gloo and stores say, without its place in their code."""
+    return re.sub(r"^\[.*?\] ", "", str(error).splitlines()[0]).split(". ")[0]
+
+
+def is_first_to_tell() -> bool:
+    """Whether no other process has told yet why the run ends; all of them may know.
+
+    Without torchrun that is known only once they have met, and as long as the first one is there.
+    """
+    if _store is None and "TORCHELASTIC_RUN_ID" not in os.environ:
+        return True
     try:
         return bool(_meeting_place().add(f"josrc/told/{_joined}", 1) == 1)
     except RuntimeError:  # it is gone with its machine
@@ -152,12 +213,12 @@ def portion(count: int, unit: int = 1) -> slice:
 
     Args:
         count: how many things.
-        unit: so many stay together; what is over goes to the last process.
+        unit: that many stay together; what is over goes to the last process.
     """
     units = count // unit
-    if units < 2 * _place.world:
+    if units < 2 * world():
         return slice(0, count)
-    start, stop = (units * place // _place.world * unit for place in (rank(), rank() + 1))
+    start, stop = (units * place // world() * unit for place in (rank(), rank() + 1))
     return slice(start, count if rank() == world() - 1 else stop)
 
 
@@ -199,7 +260,7 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return _place.world * gradient
+        return world() * gradient
 
 
 def total(*values: Tensor) -> tuple[Tensor, ...]:
@@ -238,7 +299,7 @@ def mean_over(values: Tensor, chosen: Tensor, at_least: float = 1.0) -> Tensor:
 
 
 @torch.no_grad()
-def gathered(rows: Tensor, part: slice, count: int) -> Tensor:
+def gather(rows: Tensor, part: slice, count: int) -> Tensor:
     """All ``count`` rows, of which this process computed its ``portion``."""
     if len(rows) == count:
         return rows
@@ -325,3 +386,10 @@ def broadcast(make: Callable[[], Value]) -> Value:
     dist.broadcast_object_list(found, device=torch.device("cpu"))
     value: Value = found[0]
     return value
+
+
+def gather_in_main(value: Value) -> list[Value] | None:
+    """Every process's value in the first one, by rank; it must be picklable. None in the others."""
+    found: list[Any] | None = [None] * world() if is_main() else None
+    dist.gather_object(value, found)
+    return found

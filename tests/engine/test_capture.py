@@ -31,7 +31,14 @@ def state(method: str, device: str, **options: object) -> TrainState:
     return built
 
 
-@pytest.mark.parametrize("method", method_names())
+# The others are compiled by the slow tests.
+QUICK = ("josrc", "standard")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in method_names()],
+)
 def test_a_step_compiles_without_breaks_and_agrees_with_eager(method: str) -> None:
     torch.compiler.reset()  # eight versions of one function are all it keeps
     # The eager backend traces the step whole, which is what compilation needs, and costs little.
@@ -128,7 +135,7 @@ def test_a_test_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> Non
     accuracies = [built.end_epoch()["test_accuracy"] for _ in range(4)]
     assert len(set(accuracies)) == 1
     assert len(said) == 1
-    assert "Tests can't be captured" in said[0]
+    assert "Testing can't be captured" in said[0]
 
 
 class Broken:
@@ -152,7 +159,9 @@ def test_a_step_that_can_not_be_captured_runs_eagerly_and_says_why_once() -> Non
     for _ in range(2):
         plain.train_step(128)
         stepper(128)
-    assert said == ["The step can't be captured and runs eagerly, slower: data-dependent branch"]
+    assert said == [
+        "The step can't be captured, so it runs eagerly and slower: data-dependent branch"
+    ]
     for name, value in plain.tensors().items():
         assert torch.equal(broken.tensors()[name], value), name
 

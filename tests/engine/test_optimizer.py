@@ -6,12 +6,28 @@ import pytest
 import torch
 
 from josrc.config import OptimizerConfig
-from josrc.engine.optimizer import FusedAdam
-from josrc.engine.state import create_optimizer
+from josrc.engine.optimizer import FusedAdam, create_optimizer, set_optimizer
 from josrc.models.hardware import move_towards
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def named(parameters: list[torch.nn.Parameter]) -> list[tuple[str, torch.nn.Parameter]]:
+    return [(f"network.head.{place}", each) for place, each in enumerate(parameters)]
+
+
+def test_a_backbone_may_have_a_lower_rate_through_the_whole_run() -> None:
+    names = ["network.backbone.a", "network.head.b", "second_network.backbone.c"]
+    parameters = [(name, torch.nn.Parameter(torch.zeros(2))) for name in names]
+    config = OptimizerConfig(lr=0.5, backbone_factor=0.1)
+    optimizer = create_optimizer(parameters, config, torch.device("cpu"))
+    assert [len(group["params"]) for group in optimizer.param_groups] == [2, 1]
+    for rate in (0.5, 0.2):
+        set_optimizer(optimizer, rate, 0.9)
+        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([rate / 10, rate])
+    (group,) = create_optimizer(parameters, OptimizerConfig(), torch.device("cpu")).param_groups
+    assert len(group["params"]) == 3
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -23,8 +39,8 @@ def test_it_agrees_with_torch_also_after_beta1_has_changed(weight_decay: float) 
     ours, theirs = (
         [torch.nn.Parameter(p.detach().clone().to(DEVICE)) for p in first] for _ in range(2)
     )
-    wanted = create_optimizer(theirs, config, torch.device(DEVICE))
-    held = create_optimizer(ours, config, torch.device(DEVICE))
+    wanted = create_optimizer(named(theirs), config, torch.device(DEVICE))
+    held = create_optimizer(named(ours), config, torch.device(DEVICE))
     assert isinstance(held, torch.optim.Adam)
     held.param_groups[0]["lr"] = torch.tensor(0.01, device=DEVICE)
     adam = FusedAdam(held)
@@ -50,7 +66,7 @@ def test_it_agrees_with_torch_also_after_beta1_has_changed(weight_decay: float) 
 
 def test_a_parameter_without_gradient_is_left_to_torch() -> None:
     parameters = [torch.nn.Parameter(torch.ones(3, device=DEVICE)) for _ in range(2)]
-    optimizer = create_optimizer(parameters, OptimizerConfig(), torch.device(DEVICE))
+    optimizer = create_optimizer(named(parameters), OptimizerConfig(), torch.device(DEVICE))
     assert isinstance(optimizer, torch.optim.Adam)
     optimizer.param_groups[0]["lr"] = torch.tensor(0.01, device=DEVICE)
     parameters[0].grad = torch.ones(3, device=DEVICE)

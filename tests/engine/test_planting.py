@@ -13,13 +13,13 @@ from sklearn.datasets import load_digits
 import josrc as library
 from josrc.engine.planting import (
     Likeness,
-    Planted,
+    PlantedErrors,
+    count_to_plant,
     draw_errors,
-    planted_count,
     planting_epoch,
 )
 from josrc.methods import get_method
-from josrc.runs.auto import planted_for
+from josrc.runs.auto import plant_share_for
 
 DIGITS = load_digits()
 X, Y = (DIGITS.images[:400] * 15).astype(np.uint8), DIGITS.target[:400]
@@ -79,12 +79,12 @@ def test_they_come_after_a_tenth_of_the_run_and_never_too_late() -> None:
 def test_small_sets_get_more_of_them_but_never_more_than_a_tenth(
     samples: int, share: float
 ) -> None:
-    assert planted_for(samples) == pytest.approx(share)
-    assert planted_count(share, samples) % 2 == 0
+    assert plant_share_for(samples) == pytest.approx(share)
+    assert count_to_plant(share, samples) % 2 == 0
 
 
 def test_training_notes_what_it_finds_for_the_labels_they_came_with() -> None:
-    planted = Planted(0.5, np.array([0, 1, 2, 0]), torch.device("cpu"))
+    planted = PlantedErrors(0.5, np.array([0, 1, 2, 0]), torch.device("cpu"))
     assert not planted.there
     planted.record(torch.tensor([0, 1]), torch.eye(3)[[0, 1]])
     assert planted.seen.sum() == 0, "nothing is planted yet"

@@ -21,7 +21,7 @@ class Notes(Listener):
         self.told.append(text)
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(17, []), (200, ["On this CPU 5.5 h are left"])])
+@pytest.mark.parametrize(("seconds", "words"), [(17, []), (200, ["5.5 h left on this CPU"])])
 def test_a_long_training_on_a_cpu_hears_once_what_would_make_it_shorter(
     seconds: int, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,6 +229,23 @@ def test_a_collapse_stops_the_run_and_names_the_last_good_checkpoint(tmp_path: P
         made.run()
 
 
+def test_epochs_that_a_failed_run_never_reached_count_as_chance(tmp_path: Path) -> None:
+    made = collapsing(tmp_path / "run", [*[88.0] * 12, math.nan, math.nan])
+    fine = made.state.end_epoch
+
+    def end_epoch() -> Any:
+        return fine() | ({"loss": math.nan} if made.epoch == 11 else {})
+
+    made.state.end_epoch = end_epoch  # type: ignore[method-assign]
+    with pytest.raises(TrainingFailedError):
+        made.run()
+    summary = made.summary()
+    chance = 100 / 8
+    # Of the last ten of 14 epochs seven were reached, and three not.
+    assert summary["last10_mean"] == pytest.approx((7 * 88 + 3 * chance) / 10)
+    assert (summary["final"], summary["best"]) == (chance, 88.0)
+
+
 def test_a_dip_or_a_run_that_never_learned_is_no_collapse(tmp_path: Path) -> None:
     collapsing(tmp_path / "dip", [60, 12.5, 12.5, 65, 12.5, 70]).run()
     collapsing(tmp_path / "never", [12.5, 13, 14, 12.5, 12.5, 12.5]).run()
@@ -316,8 +333,8 @@ def test_a_class_that_takes_over_is_named(tmp_path: Path) -> None:
     (text,) = heard.texts
     given = 100 * (made.source.given == 5).mean()
     assert (
-        f"'5' takes over: 100 % of the training images are predicted as it, and {given:.0f} %"
-        in text
+        f"'5' takes over: 100 % of the training images are predicted to be in this class, "
+        f"and {given:.0f} %" in text
     )
     assert summary["overtaken_by"] == "5"
     assert "fell" not in summary

@@ -21,7 +21,7 @@ from josrc.models import hardware
 # Another thread may pin the next batches while this one captures; it takes no part in the graph.
 # In torch's default mode its first call would end the capture, and itself.
 CAPTURE_MODE = "thread_local"
-# Trains on the next so many samples.
+# Trains on the next samples, this many.
 Stepper = Callable[[int], None]
 
 
@@ -29,7 +29,7 @@ class CapturedStepper:
     """Forward and backward compiled, the whole step replayed as a CUDA graph.
 
     A graph is captured per batch size and kind of step; whatever else changes between epochs is
-    read from tensors. (An optimizer that bakes its momentum into its kernels is captured anew when
+    read from tensors. (An optimizer that bakes its momentum into its kernels is captured again when
     that changes.) The first steps of each size and kind run without a graph, and train like any
     other: they let the libraries allocate what they need. The last, smaller batch is captured
     without compilation, which would cost more than it saves.
@@ -49,7 +49,8 @@ class CapturedStepper:
             state.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )
         self.adam: FusedAdam | None = None
-        if hardware.HAS_TRITON and isinstance(state.optimizer, torch.optim.Adam):
+        one_rate = len(state.optimizer.param_groups) == 1
+        if hardware.HAS_TRITON and one_rate and isinstance(state.optimizer, torch.optim.Adam):
             self.adam = FusedAdam(state.optimizer)
         self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
@@ -80,7 +81,7 @@ class CapturedStepper:
         return size, self.state.step_name, momentum
 
     def _forward(self, size: int) -> Tensor:
-        whole = size == self.state.loader.batch_size
+        whole = size == self.state.loader.step_size
         compiled = whole and self.state.method.compiles
         return self.compiled(size) if compiled else self.state.forward(size)
 
@@ -131,7 +132,9 @@ class CapturedTester:
                 self.graphs[key] = self._capture(network, images, labels)
             except Exception as error:  # a network of any make can do what a graph can't
                 self.failed = True
-                self.notice(f"Tests can't be captured and run eagerly, slower: {_first(error)}")
+                self.notice(
+                    f"Testing can't be captured, so it runs eagerly and slower: {_first(error)}"
+                )
                 return right_answers(network, images, labels)
         graph, right = self.graphs[key]
         graph.replay()
@@ -172,7 +175,9 @@ class FallbackStepper:
         except Exception as error:  # compilers and capture have errors of every kind
             self.failed = True
             self.state.go_back(place)
-            self.notice(f"The step can't be captured and runs eagerly, slower: {_first(error)}")
+            self.notice(
+                f"The step can't be captured, so it runs eagerly and slower: {_first(error)}"
+            )
             self.state.train_step(size)
 
 
@@ -195,11 +200,13 @@ def create_stepper(
     if engine == "captured" and not on_gpu:
         raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
     if engine == "captured" and world() > 1:
-        raise UserError("The captured engine serves one process. With several use engine auto.")
+        raise UserError(
+            "The captured engine supports one process only. With several, use engine auto."
+        )
     if engine == "eager" or not on_gpu:
         return state.train_step
     if world() > 1:
-        notice("With several processes steps run eagerly: capture is built for one.")
+        notice("With several processes, steps run eagerly: capture supports one only.")
         return state.train_step
     captured = CapturedStepper(state)
     state.tester = CapturedTester(captured.pool, captured.stream, notice)

@@ -30,8 +30,8 @@ def choose_device(name: str) -> torch.device:
         return _own_gpu(device)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
-            f"Device '{name}' is not there: torch sees {torch.cuda.device_count()} GPUs. "
-            "Leave out --device to take what there is."
+            f"Device '{name}' does not exist: torch sees {torch.cuda.device_count()} GPUs. Leave "
+            "out --device to use what is available."
         )
     return device
 
@@ -39,11 +39,11 @@ def choose_device(name: str) -> torch.device:
 def _own_gpu(device: torch.device) -> torch.device:
     """One GPU a process, by its number on the machine."""
     if device.index is not None:
-        raise UserError(f"Each process takes a GPU of its own: --device cuda, and not '{device}'.")
+        raise UserError(f"Each process has its own GPU: give --device cuda, not '{device}'.")
     if local_world() > torch.cuda.device_count():
         raise UserError(
             f"This machine has {local_world()} processes and {torch.cuda.device_count()} GPUs. "
-            "Start one a GPU (torchrun --nproc-per-node), or train with --device cpu."
+            "Start one per GPU (torchrun --nproc-per-node), or train with --device cpu."
         )
     torch.cuda.set_device(local_rank())
     return torch.device("cuda", local_rank())

@@ -26,7 +26,8 @@ MEASURES = {
 }
 # A suggestion is the rival of late, and a verdict gives the last epochs a tenth of its weight.
 DISTRUST = (
-    "Suggested labels, and in part verdicts, draw on the last epochs: don't trust them unseen."
+    "Suggested labels, and in part verdicts, rest on the last epochs: don't trust them without "
+    "looking."
 )
 
 
@@ -72,8 +73,8 @@ class Health:
             top, share = int(rows[-1]["top_class"] or 0), rows[-1]["top_share"]
             yield (
                 f"'{self.names[top]}' takes over: {share:.0f} % of the training images are "
-                f"predicted as it, and {self.given_shares[top]:.0f} % labelled so. {DISTRUST} "
-                f"{self.causes()}"
+                f"predicted to be in this class, and {self.given_shares[top]:.0f} % are labelled "
+                f"so. {DISTRUST} {self.causes()}"
             )
 
     def collapse(self, measure: str | None, rows: Sequence[Row]) -> str | None:
@@ -112,7 +113,7 @@ def ended_badly(summary: Mapping[str, Any]) -> str | None:
     if "overtaken_by" in summary:
         return f"One class, '{summary['overtaken_by']}', took over in the end. {DISTRUST}"
     if "fell" in summary:
-        return f"In the end less than half of what had been reached was left. {DISTRUST}"
+        return f"In the end less than half of the best value was left. {DISTRUST}"
     return None
 
 

@@ -46,7 +46,7 @@ class StopRequest:
         if self.signal is not None:
             signal.raise_signal(self.signal)
 
-    def granted(self) -> bool:
+    def is_granted(self) -> bool:
         """Whether to stop before the next step; of several processes all stop at the same one.
 
         They ask each other before every step, on the host: one that has ended is noticed here, and
@@ -67,5 +67,5 @@ class StopRequest:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         # torchrun may send a second one while the first still has to be agreed on.
         if self.signal is not None and distributed.world() == 1:
-            raise InterruptedRunError(number, self.run, "what was saved before is whole")
+            raise InterruptedRunError(number, self.run, "files saved earlier are intact")
         self.signal = number

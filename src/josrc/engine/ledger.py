@@ -1,25 +1,28 @@
 """The ledger: what training has learned about every sample.
 
-A few numbers a sample, on the device, written inside the training step and kept with the
+A few numbers per sample, on the device, written inside the training step and kept with the
 checkpoint. Every method fills the same ledger, so every method can audit.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from josrc import distributed
+from josrc.data.noise import OOD
 from josrc.methods.base import StepResult
 
 # How much of a running mean a visit replaces: about the last ten epochs count.
-RUNNING = 0.1
+VISIT_WEIGHT = 0.1
 # A rival whose share of the visits falls to this gives its place to the next class that wins.
-RIVAL_LOST = 0.25
+MIN_RIVAL_SHARE = 0.25
 
 # Means over visits; -1 until the first. "Mean prediction" is that of all that a step predicts of a
 # sample: by its views, its networks, its teacher.
@@ -47,10 +50,12 @@ COUNTS = {
     "visits": 0,
     "changes": 0,  # how often the prediction was another than at the visit before
 }
+# Visits and changes are counted up to the largest number that an int16 holds.
+MAX_VISITS = 2**15 - 1
 
 
 class Ledger:
-    """Per-sample findings, each a vector ``(N,)``; 64 bytes a sample.
+    """Per-sample findings, each a vector ``(N,)``; 64 bytes per sample.
 
     A sample's numbers lie side by side in two tables: a visit reads and writes a row of each, which
     costs a step a few small kernels, whatever the number of findings.
@@ -89,7 +94,7 @@ class Ledger:
         means = dict(zip(MEANS, self.means[index].unbind(1), strict=True))
         counts["visits"] = counts["visits"] + 1
         all_visits = 1 / counts["visits"]
-        running = all_visits.clamp(min=RUNNING)
+        running = all_visits.clamp(min=VISIT_WEIGHT)
         winner = found.mean_probabilities.argmax(dim=1)
         for name, value in _findings(found, winner, label).items():
             if value is not None:
@@ -110,9 +115,30 @@ class Ledger:
             value = getattr(found, name)
             counts[name] = counts[name] if value is None else value
         self.means.index_copy_(0, index, torch.stack(list(means.values()), dim=1))
-        # Visits and changes stop at the largest number an int16 holds, rather than turn negative.
+        # They stop there, rather than turn negative.
         table = torch.stack([value.long() for value in counts.values()], dim=1)
-        self.counts.index_copy_(0, index, table.clamp(max=2**15 - 1).short())
+        self.counts.index_copy_(0, index, table.clamp(max=MAX_VISITS).short())
+
+
+def check_fields(fields: Mapping[str, NDArray[Any]], classes: int) -> None:
+    """Raise an error for a ledger that no training can have written.
+
+    Args:
+        fields: the findings by name, each ``(N,)``.
+        classes: how many a sample may be taken for.
+    """
+    highest = {"group": OOD, "visits": MAX_VISITS, "changes": MAX_VISITS}
+    for name, values in fields.items():
+        if values.ndim != 1 or len(values) != len(fields["visits"]):
+            raise ValueError(f"{name} of the ledger is not a number per sample")
+        if name in MEANS:
+            wrong = not np.isfinite(values).all()
+        else:
+            high = highest.get(name, classes - 1)
+            wrong = values.dtype.kind not in "iu"
+            wrong = wrong or bool(((values < COUNTS[name]) | (values > high)).any())
+        if wrong:
+            raise ValueError(f"{name} of the ledger holds values that training never writes")
 
 
 def _findings(found: StepResult, winner: Tensor, label: Tensor) -> dict[str, Tensor | None]:
@@ -146,6 +172,6 @@ def _rival(
     """
     share = torch.lerp(means["mean_rival_share"].clamp(min=0), (winner == rival).float(), weight)
     replaced = (winner != label) & (winner != rival)
-    replaced &= (rival < 0) | (share <= weight.clamp(min=RIVAL_LOST))
+    replaced &= (rival < 0) | (share <= weight.clamp(min=MIN_RIVAL_SHARE))
     means["mean_rival_share"] = torch.where(replaced, weight, share)
     return torch.where(replaced, winner, rival)

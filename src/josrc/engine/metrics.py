@@ -20,6 +20,8 @@ METRIC_COLUMNS = (
 )  # fmt: skip
 
 GROUPS = {"clean": CLEAN, "id": ID, "ood": OOD}
+# What people read instead of `id` and `ood`, which are names of columns.
+GROUP_TITLES = {"clean": "clean", "id": "mislabelled", "ood": "out of distribution"}
 
 
 class Truth:
@@ -57,7 +59,7 @@ class Truth:
                 counts[f"{name}_precision"] = (chosen & really).sum()
         noisy = self.kind == ID
         counts["recover_id"] = ((prediction == self.true) & noisy).sum()
-        # One transfer for all of them: the host waits for the device once an epoch.
+        # One transfer for all of them: the host waits for the device once per epoch.
         values = dict(zip(counts, torch.stack(list(counts.values())).tolist(), strict=True))
         row: Row = {"recover_id": share(values["recover_id"], values["really_id"])}
         for name in GROUPS:
@@ -67,8 +69,21 @@ class Truth:
                 row[f"{name}_precision"] = share(values[f"{name}_precision"], values[f"n_{name}"])
         return row
 
+    def turned(self, label: Tensor) -> Row:
+        """The share of labels that a method has turned, and of these the share that is right now.
+
+        Args:
+            label: what it trains each sample with, ``(N,)``.
+        """
+        turned = label != self.given
+        row: Row = {"labels_turned": share(turned.sum().item(), len(label))}
+        if self.known:
+            right = (turned & (label == self.true)).sum().item()
+            row["turned_right"] = share(right, turned.sum().item())
+        return row
+
     def signs(self, prediction: Tensor) -> Row:
-        """Signs of health that need no truth, and are no columns: ``health.py`` reads them.
+        """Signs of health that need no truth, and are not columns: ``health.py`` reads them.
 
         How many given labels the network predicts, and which class it predicts most, how often.
         """

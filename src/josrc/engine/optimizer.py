@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +14,23 @@ ADAM_BETA2 = 0.999
 
 
 def create_optimizer(
-    parameters: list[nn.Parameter], config: OptimizerConfig, device: torch.device
+    parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfig, device: torch.device
 ) -> torch.optim.Optimizer:
-    """The optimizer, its state already there so that it can be captured, saved and loaded."""
+    """The optimizer, its state already there so that it can be captured, saved and loaded.
+
+    Args:
+        parameters: what is trained of a method, by name; those of a backbone may have a rate of
+            their own, and come first then.
+        config: the settings.
+        device: where the parameters are.
+    """
     on_gpu = device.type == "cuda"
     lr = torch.tensor(config.lr, device=device) if on_gpu else config.lr
+    groups = _groups(list(parameters), config.backbone_factor, lr)
     optimizer: torch.optim.Optimizer
     if config.name == "adam":
         optimizer = torch.optim.Adam(
-            parameters,
+            groups,
             lr=lr,
             betas=(config.momentum, ADAM_BETA2),
             weight_decay=config.weight_decay,
@@ -30,7 +39,7 @@ def create_optimizer(
         )
     else:
         optimizer = torch.optim.SGD(
-            parameters,
+            groups,
             lr=lr,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
@@ -39,6 +48,18 @@ def create_optimizer(
         )
     _create_state(optimizer)
     return optimizer
+
+
+def _groups(
+    parameters: list[tuple[str, nn.Parameter]], factor: float, lr: float | Tensor
+) -> list[dict[str, Any]]:
+    """Parameters by their rate; a group with another rate than the run's has its ``factor``."""
+    if factor == 1:
+        return [{"params": [parameter for _, parameter in parameters]}]
+    inside = [parameter for name, parameter in parameters if ".backbone." in name]
+    others = [parameter for name, parameter in parameters if ".backbone." not in name]
+    slow: dict[str, Any] = {"params": inside, "lr": lr * factor, "factor": factor}
+    return [group for group in (slow, {"params": others}) if group["params"]]
 
 
 def _create_state(optimizer: torch.optim.Optimizer) -> None:
@@ -65,10 +86,11 @@ def _create_state(optimizer: torch.optim.Optimizer) -> None:
 def set_optimizer(optimizer: torch.optim.Optimizer, lr: float, momentum: float) -> None:
     """Set learning rate and momentum; on the GPU the rate is a tensor that keeps its place."""
     for group in optimizer.param_groups:
+        rate = lr * group.get("factor", 1.0)
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = lr
+            group["lr"] = rate
         if "betas" in group:
             group["betas"] = (momentum, ADAM_BETA2)
         else:

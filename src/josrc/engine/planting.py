@@ -18,7 +18,7 @@ from torch import Tensor
 from josrc.data.noise import Labels
 
 # Of samples that the network believes less than another class; so that small sets have enough.
-UNLIKELY = 1e-6
+UNLIKELY_WEIGHT = 1e-6
 
 
 def planting_epoch(epochs: int) -> int:
@@ -26,7 +26,7 @@ def planting_epoch(epochs: int) -> int:
     return min(epochs - 1, max(1, epochs // 10))
 
 
-def planted_count(share: float, samples: int) -> int:
+def count_to_plant(share: float, samples: int) -> int:
     """How many errors are planted; half of them of each sort."""
     return 2 * round(share * samples / 2)
 
@@ -54,7 +54,7 @@ class Likeness:
 
 
 def draw_errors(
-    likeness: Likeness, given: Labels, classes: int, count: int, seed: int
+    likeness: Likeness, given: Labels, classes: int, count: int, seed: int, power: float = 2.0
 ) -> tuple[Labels, Labels]:
     """Which samples get which other label; the first half of any sort, the second by likeness.
 
@@ -64,6 +64,7 @@ def draw_errors(
         classes: how many there are.
         count: how many errors.
         seed: of the draw.
+        power: of how likely a sample is its rival, which weighs the choice of look-alike ones.
     """
     samples = len(given)
     # A stream of its own: one that began as the noise did would choose the samples noise chose.
@@ -71,14 +72,16 @@ def draw_errors(
     anyhow = generator.choice(samples, half, replace=False)
     any_label = (given[anyhow] + generator.randint(1, classes, half)) % classes
     believed = likeness.probability < likeness.own
-    weight = np.where(believed, likeness.probability.astype(np.float64) ** 2, 0.0) + UNLIKELY
+    weight = (
+        np.where(believed, likeness.probability.astype(np.float64) ** power, 0.0) + UNLIKELY_WEIGHT
+    )
     weight[anyhow] = 0.0
     look_alike = generator.choice(samples, half, replace=False, p=weight / weight.sum())
     index = np.concatenate([anyhow, look_alike]).astype(np.int64)
     return index, np.concatenate([any_label, likeness.alike[look_alike]]).astype(np.int64)
 
 
-class Planted:
+class PlantedErrors:
     """The planted errors of a run, as tensors that stay in place.
 
     Attributes:
@@ -96,7 +99,7 @@ class Planted:
             given: the labels of all samples.
             device: where they are trained.
         """
-        count = planted_count(share, len(given))
+        count = count_to_plant(share, len(given))
         self.index, self.label = torch.empty(2, count, dtype=torch.long, device=device)
         self.seen = torch.empty(count, 2, device=device)
         self._given = torch.empty(len(given), dtype=torch.long, device=device)

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 
 from josrc import distributed
 from josrc.config import RunConfig
+from josrc.data.features import FeatureLoader, FeatureSet, to_float
 from josrc.data.images import Images, ImageSpec
 from josrc.data.loaders import EvaluationSet, loader_for
 from josrc.data.noise import Labels
 from josrc.data.source import Source
-from josrc.data.views import Normalise, create_view
+from josrc.data.views import Normalise, StoredView, create_view
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, right_answers
 from josrc.engine.optimizer import create_optimizer, parameters_of, set_optimizer
 from josrc.engine.parallel import average_statistics, in_parallel, with_statistics
-from josrc.engine.planting import Likeness, Planted, draw_errors, planting_epoch
+from josrc.engine.planting import Likeness, PlantedErrors, draw_errors, planting_epoch
 from josrc.methods import Method, StepResult, get_method
 from josrc.methods._survey import Survey
 from josrc.models import create_model, mean_probabilities
@@ -73,16 +74,18 @@ class TrainState:
         method.prepare(source)
         self.method = with_statistics(method, config, device).to(device)
         self.method.to(memory_format=torch.channels_last)
-        trained = [p for p in self.method.parameters() if p.requires_grad]
+        trained = [(name, p) for name, p in self.method.named_parameters() if p.requires_grad]
         self.optimizer = create_optimizer(trained, config.optimizer, device)
         self.ledger = Ledger(len(source), device)
         normalise = Normalise(source.spec, config.model.image_size, device, config.views.normalise)
         needs, workers = self.method.needs, config.data.workers
-        self.loader = loader_for(source)(
+        self.frozen = config.model.train == "head"
+        view = StoredView(config.views.stored, self.num_features) if self.frozen else None
+        self.loader = (FeatureLoader if view else loader_for(source))(
             source,
             needs,
-            create_view(config.views, source.size, needs.views),
-            normalise,
+            view or create_view(config.views, source.size, needs.views),
+            to_float if view else normalise,
             device,
             batch_size=config.batch_size,
             workers=workers,
@@ -90,6 +93,8 @@ class TrainState:
         )
 
         def evaluation(images: Images, labels: Labels) -> EvaluationSet:
+            if view is not None:
+                return FeatureSet(labels, view.features, device)
             part = distributed.portion(len(labels))
             images, labels = portion_of(images, part), labels[part]
             return EvaluationSet(images, labels, normalise, source.size, device, workers)
@@ -103,13 +108,17 @@ class TrainState:
         self.truth = Truth(source, device)
         self.loss_sum = torch.zeros((), device=device)
         self.surveyed = torch.zeros((), dtype=torch.long)
-        self.planted = Planted(config.plant, source.given, device)
+        self.planted = PlantedErrors(config.plant, source.given, device)
         self.own = torch.zeros(len(source), dtype=torch.bool, device=device)
         self.parallel = None if distributed.world() == 1 else in_parallel(self.method, device)
         self.tester: Tester = right_answers
         self.step_name = "step"
+        self.survey_seed = config.seed
+        exact = self.method.exact
         self.scalars = {
-            name: torch.tensor(float(value), device=device)
+            name: torch.tensor(
+                value, dtype=torch.float64 if name in exact else torch.float32, device=device
+            )
             for name, value in self.method.schedule(0, config.epochs).items()
         }
 
@@ -129,27 +138,33 @@ class TrainState:
             self.loss_sum.zero_()
         self.method.train()
         self.step_name = self.method.step_for(epoch, config.epochs).__name__
-        self._survey(config.seed, epoch)
+        self.survey_seed = config.seed * 1_000_003 + epoch
+        self._survey(epoch)
+        own = self.method.order(epoch, self.survey(self.survey_seed))
+        if own is not None:
+            self.loader.follow(own, config.seed, epoch, position)
         return {"epoch": epoch + 1, "lr": lr, "threshold": schedule.get("threshold")}
 
     @torch.no_grad()
-    def _survey(self, seed: int, epoch: int) -> None:
+    def _survey(self, epoch: int) -> None:
         """Let the method look at the whole set, unless it did before the run was stopped."""
         if int(self.surveyed) > epoch:
             return
-        seed = seed * 1_000_003 + epoch
-        survey = self.survey(seed)
-        self.method.before_epoch(epoch, survey)
-        if type(self.method).before_epoch is not Method.before_epoch:
+        self._look(epoch, "before_epoch")
+        self.surveyed.fill_(epoch + 1)
+
+    @torch.no_grad()
+    def _look(self, epoch: int, hook: str) -> None:
+        getattr(self.method, hook)(epoch, self.survey(self.survey_seed))
+        if getattr(type(self.method), hook) is not getattr(Method, hook):
             # Computed alike by all; to the last bit only if they take it from one of them.
             distributed.copy_from_main(self.method.state_dict().values())
-        self.surveyed.fill_(epoch + 1)
 
     @torch.no_grad()
     def _plant(self, seed: int) -> None:
         """Plant errors, unless it was done before the run was stopped, or none are wanted.
 
-        The ledger begins anew: what it knew was found out with other labels.
+        The ledger starts over: what it knew was found out with other labels.
         """
         planted = self.planted
         if planted.there or not len(planted):
@@ -177,6 +192,24 @@ class TrainState:
         parts = (part for network in self.trusted for part in network.modules())
         return [part for part in parts if isinstance(part, Classifier)]
 
+    @property
+    def num_features(self) -> int:
+        """How many features the head of a network takes."""
+        return self.classifiers[0].num_features
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """What a head sees of images, ``(batch, features)``; frozen backbones are all the same."""
+        self.method.eval()
+        with self._autocast():
+            found = self.classifiers[0].features(images)
+        self.method.train()
+        return found
+
+    def unlearned_features(self) -> Tensor | None:
+        """Of every image the mean over its stored views, if nothing is learned of features."""
+        return self.loader.tiles.float().mean(dim=1) if self.frozen else None
+
     def survey(self, seed: int) -> Survey:
         """A look at the whole training set."""
         return Survey(self.loader, self._autocast, seed, self._reset_optimizer)
@@ -195,11 +228,14 @@ class TrainState:
                 found = self.parallel(self.step_name, batch, self.scalars)
             else:
                 found = getattr(self.method, self.step_name)(batch, self.scalars)
-        self.ledger.record(batch.index, batch.label, found)
+        index, label = batch.index, batch.label
+        if found.index is not None:
+            index, label = found.index, self.loader.label[found.index]
+        self.ledger.record(index, label, found)
         if len(self.planted):
-            self.planted.record(batch.index, found.mean_probabilities)
+            self.planted.record(index, found.mean_probabilities)
         if self.parallel and (distributed.is_divided() or distributed.is_main()):
-            self.own[batch.index] = True
+            self.own[index] = True
         self.loss_sum += found.loss.detach() * size
         self.loader.cursor += size
         return found.loss
@@ -211,7 +247,7 @@ class TrainState:
         update: Callable[[], None] | None = None,
     ) -> None:
         """One whole training step."""
-        with distributed.dividing(size, self.method.needs.group_size):
+        with distributed.dividing(size, self.method.needs.unit):
             loss = (forward or self.forward)(size)
             loss.backward()
         (update or self.update)()
@@ -238,6 +274,7 @@ class TrainState:
     def end_epoch(self) -> Row:
         """The epoch's loss, selection and accuracies."""
         self.merge()
+        self._look(int(self.surveyed) - 1, "after_epoch")
         self.method.eval()
         tested, teacher = self.method.tested, self.method.teacher
         accuracy: dict[str, Tensor] = {}
@@ -254,6 +291,11 @@ class TrainState:
         row = self.truth.metrics(self.ledger.fields["prediction"], group)
         row["loss"] = self.loss_sum.item() / len(self.loader)
         return row | {name: value.item() for name, value in accuracy.items()}
+
+    def turned(self) -> Row:
+        """How many labels the method has turned, and how many of these rightly, for the summary."""
+        labels = self.method.labels
+        return {} if labels is None else self.truth.turned(labels)
 
     def _test(self, networks: Sequence[nn.Module], images: EvaluationSet) -> Tensor:
         """Mean accuracy of some networks in percent, on the device."""
@@ -272,7 +314,7 @@ class TrainState:
     @torch.no_grad()
     def held_out_features(self, network: Classifier) -> Tensor | None:
         """What the head of a network sees of held-out images, ``(held, features)``."""
-        return self._over_held_out(lambda images: network.backbone(images).float())
+        return self._over_held_out(lambda images: network.features(images).float())
 
     def _over_held_out(self, answer: Callable[[Tensor], Tensor]) -> Tensor | None:
         if self.val_set is None:
@@ -281,7 +323,7 @@ class TrainState:
         with self._autocast():
             found = [answer(images) for images in self.val_set]
         self.method.train()
-        return distributed.gathered(torch.cat(found), distributed.portion(self.held), self.held)
+        return distributed.gather(torch.cat(found), distributed.portion(self.held), self.held)
 
     def _autocast(self) -> torch.autocast:
         # Without the cache: a cached copy of a weight must not outlive the step that captured it.
@@ -370,7 +412,7 @@ def create_method(config: RunConfig, spec: ImageSpec, classes: int) -> Method:
     image_size = (size, size) if size else spec.size
 
     def create_network() -> nn.Module:
-        return create_model(
+        network = create_model(
             config.model.name,
             classes,
             in_channels=spec.channels,
@@ -380,5 +422,8 @@ def create_method(config: RunConfig, spec: ImageSpec, classes: int) -> Method:
             pretrained=config.model.pretrained,
             weights=config.model.weights,
         )
+        if config.model.train == "head":
+            network.freeze_backbone()
+        return network
 
     return get_method(config.method.name)(config.method, create_network)

@@ -11,19 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from josrc import distributed
+from josrc._console import say_once
+from josrc._io import MALFORMED
 from josrc.config import SCHEDULED, RunConfig
 from josrc.data.source import Source
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.frozen import gather_features
 from josrc.engine.health import Health
 from josrc.engine.interruption import StopRequest
+from josrc.engine.ledger import check_fields
 from josrc.engine.listeners.base import Listener
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder, versions
+from josrc.engine.run_schemas import CheckpointState
 from josrc.engine.state import TrainState
+from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import TrainingFailedError, UserError
 from josrc.methods import Method, get_method
 
@@ -53,7 +60,7 @@ class Trainer:
             config: what to run.
             source: the data it names.
             folder: where it goes.
-            listeners: who hears of it.
+            listeners: those of the run.
             reuse: a finished trainer whose compiled code this run takes over, if it fits.
             resuming: go on from the folder's checkpoint, if it has one.
             method: the method with its first weights, if they have been drawn before.
@@ -79,8 +86,10 @@ class Trainer:
         self.seconds, self.peak_memory = 0.0, 0.0
         self.stop = StopRequest(folder.path)
         self._saved_at, self._save_cost = 0.0, 0.0
+        self._seen = False
         if resuming:
             self.restore()
+            self.gather_features()
         if not distributed.is_main():
             # Dropout of its own. Weights, order and views are those of one process.
             torch.manual_seed(config.seed * 1_000_003 + 7919 * distributed.rank() + self.epoch)
@@ -117,8 +126,10 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         with self.stop.heard():
+            self._tell("attached", self.state, self.source)
             self._tell("started", self.config.epochs, self.epoch)
             try:
+                self.gather_features()
                 while self.epoch < self.config.epochs:
                     self._train_epoch()
                 if distributed.is_main():
@@ -128,17 +139,36 @@ class Trainer:
                 self._tell("ended", summary)
             finish(summary)
             if distributed.is_main():
+                self.folder.before.unlink(missing_ok=True)
                 self.folder.write_summary(summary)
         return summary
 
+    def gather_features(self) -> None:
+        """Of a run with frozen backbones: what its networks see of the images."""
+        if not self.state.frozen or self._seen:
+            return
+        watch = Stopwatch()
+
+        def pause() -> None:
+            watch.lap()
+            if self.stop.is_granted():
+                self._interrupt(watch.seconds)
+
+        gather_features(
+            self.state, self.config, self.source, self.folder.frozen, pause, self._notice
+        )
+        self._seen = True
+        self.seconds += watch.lap()
+
     def _train_epoch(self) -> None:
-        begun = time.monotonic()
+        watch = Stopwatch()
         row = self.state.begin_epoch(self.config, self.epoch, self.position)
         if self.state.planted.there and distributed.is_main():
             self.folder.keep_planted(self.state.planted)
         for size in self.state.loader.sizes(self.position):
-            if self.stop.granted():
-                self._interrupt(time.monotonic() - begun)
+            watch.lap()
+            if self.stop.is_granted():
+                self._interrupt(watch.seconds)
             self.state.loader.prepare(size)
             self.stepper(size)
             self.position += size
@@ -149,7 +179,7 @@ class Trainer:
         distributed.barrier()  # all have come here: nobody waits on a device for one that ended
         row |= self.state.end_epoch()
         row = distributed.broadcast(lambda: row)  # whatever follows from it, all do the same
-        seconds = row["seconds"] = time.monotonic() - begun
+        seconds = row["seconds"] = watch.lap()
         self.seconds += seconds
         self._check_loss(row)
         self.rows.append(row)
@@ -212,8 +242,9 @@ class Trainer:
         collapse = self.health.collapse(self._measure(), self.rows)
         if collapse and self.config.stop_on_collapse:
             raise TrainingFailedError(
-                f"{collapse}\n{self._last_good()}\n"
-                "To train on regardless, begin a run with stop_on_collapse=false."
+                f"{collapse}\n"
+                f"{self._last_good()}\n"
+                "To train on regardless, start a run with stop_on_collapse=false."
             )
 
     def _sick(self) -> bool:
@@ -222,7 +253,9 @@ class Trainer:
 
     def _whole_checkpoint(self) -> str:
         """What is left of a run that lost a process."""
-        return f"{self._last_good()}\nGo on with: josrc resume {shlex.quote(str(self.folder.path))}"
+        return (
+            f"{self._last_good()}\nResume with: josrc resume {shlex.quote(str(self.folder.path))}"
+        )
 
     def _last_good(self) -> str:
         if not self.folder.checkpoint.is_file():
@@ -260,15 +293,15 @@ class Trainer:
             "rows": self.rows,
             "config": self.config.identity(),
         }
-        save_tensors(self.folder.checkpoint, tensors, metadata)
+        save_tensors(self.folder.checkpoint, tensors, metadata, self.folder.before)
         self._saved_at = time.monotonic()
         self._save_cost = self._saved_at - begun
 
     def restore(self) -> None:
-        """Go back to the checkpoint; without one the run begins anew."""
+        """Go back to the checkpoint; without one the run starts over."""
         if not self.folder.checkpoint.is_file():
             return
-        tensors, metadata = load_tensors(self.folder.checkpoint)
+        path, tensors, metadata = self._newest_checkpoint()
         try:
             self._check_identity(metadata["config"])
             torch.set_rng_state(tensors.pop("rng.cpu"))
@@ -279,14 +312,48 @@ class Trainer:
             self.epoch, self.position = metadata["epoch"], metadata["position"]
             self.seconds, self.rows = metadata["seconds"], metadata["rows"]
             self.peak_memory = metadata.get("peak_memory_mib", 0.0)
-        except (ValueError, RuntimeError, KeyError, TypeError) as error:
-            raise UserError(f"{self.folder.checkpoint} does not fit this run: {error}") from None
+            check_fields(self.state.ledger.arrays(), self.source.closed)
+            self._check_place()
+        except MALFORMED as error:
+            raise UserError(f"{path} does not fit this run: {error}") from None
+
+    def _newest_checkpoint(self) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
+        """The checkpoint that can be read: the latest one, or else the one before it."""
+        newest, before = self.folder.checkpoint, self.folder.before
+        try:
+            return newest, *load_tensors(newest, CheckpointState)
+        except UserError as error:
+            if not before.is_file():
+                raise
+            damage = error
+        try:
+            tensors, metadata = load_tensors(before, CheckpointState)
+        except UserError:
+            raise damage from None
+        say_once(
+            f"{damage} Going on with the previous one, of epoch {metadata['epoch']}: {before}."
+        )
+        return before, tensors, metadata
+
+    def _check_place(self) -> None:
+        """Raise an error unless the run can be where a checkpoint says that it is."""
+        if self.epoch > self.config.epochs or len(self.rows) != self.epoch:
+            raise ValueError(
+                f"it is of epoch {self.epoch}, with {len(self.rows)} rows of metrics, and the run "
+                f"has {self.config.epochs} epochs"
+            )
+        room = len(self.state.loader.order)  # a method may say itself which samples come
+        if self.position >= room:
+            raise ValueError(f"it is at sample {self.position:,} of {room:,}")
 
     def _check_identity(self, saved: dict[str, Any]) -> None:
         """A run goes on only with the settings it began with."""
         own = self.config.identity()
         fixed = {f"method.{key}": value for key, value in self.config.method.retired.items()}
-        fixed["plant"] = 0.0  # of runs that know nothing of it
+        # Of runs that know nothing of it: what they did.
+        fixed |= {"plant": 0.0, "model.train": "all", "optimizer.backbone_factor": 1.0}
+        fixed |= {"data.whole_labels": False, "optimizer.end": 0.0, "views.policy": "mild"}
+        fixed["views.stored"] = self.config.views.stored
         for key in sorted(own.keys() | saved.keys()):
             ours, theirs = (fixed | own).get(key), (fixed | saved).get(key)
             if ours != theirs:
@@ -312,14 +379,17 @@ class Trainer:
         config, data = self.config, self.config.data
         rows = self.rows or [{"epoch": 0, "test_accuracy": 0.0}]  # failed in its first epoch
         tested = self.source.test_images is not None
-        accuracies = [row["test_accuracy"] or 0.0 for row in rows] if tested else []
+        reached = [row["test_accuracy"] or 0.0 for row in rows] if tested else []
+        # Epochs that a failed run never reached count as chance: it must not gain by failing.
+        missing = [self.health.chance] * (config.epochs - len(self.rows)) if tested else []
+        accuracies = reached[: len(self.rows)] + missing
         last = accuracies[-10:]
         scores = self._scores()
         best = rows[scores.index(max(scores))] if scores else rows[-1]
         held = {} if self.source.val is None else {"agreement": rows[-1].get("agreement")}
-        if self._validated() and accuracies:
+        if self._validated() and reached:
             # The second was chosen by the test set itself: for comparison with those who did so.
-            held |= {"val_chosen": best.get("test_accuracy"), "test_best": max(accuracies)}
+            held |= {"val_chosen": best.get("test_accuracy"), "test_best": max(reached)}
         return {
             "method": config.method.name,
             "variant": self.state.method.variant,
@@ -332,10 +402,11 @@ class Trainer:
             "epochs": config.epochs,
             "last10_mean": statistics.fmean(last) if last else None,
             "last10_std": statistics.pstdev(last) if last else None,
-            "best": max(accuracies) if accuracies else None,
+            "best": max(reached) if reached else None,
             "best_epoch": best["epoch"],  # of the best weights
             "final": accuracies[-1] if accuracies else None,
             **held,
+            **self.state.turned(),
             **self.health.summary(self._measure(), self.rows),
             "seconds_total": self.seconds,
             "seconds_per_epoch": self.seconds / len(rows),

@@ -1,16 +1,24 @@
-"""What a run tells while it goes on; who listens is a child of ``Listener``."""
+"""What a run reports while it goes on; listeners are subclasses of ``Listener``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from josrc.config import RunConfig
 from josrc.engine.metrics import METRIC_COLUMNS, Row
 
+if TYPE_CHECKING:
+    from josrc.data.source import Source
+    from josrc.engine.state import TrainState
+
 
 class Listener:
-    """Hears what a run does; every method may be left as it is."""
+    """Is told what a run does; a subclass overrides the events it needs."""
+
+    def attached(self, state: TrainState, source: Source) -> None:
+        """What is about to be trained, and on what: read it, do not change it."""
 
     def started(self, epochs: int, done: int) -> None:
         """Training begins, with some epochs already done if it resumes."""
@@ -31,7 +39,7 @@ class Listener:
 class Logger(Listener):
     """Hands each epoch's numbers on to another program.
 
-    The constructor imports the library that is needed, and no more: a run that can't begin shall
+    The constructor imports the library that is needed, and no more: a run that can't start must
     leave nothing behind.
 
     Attributes:
@@ -41,6 +49,55 @@ class Logger(Listener):
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         self.config, self.folder = config, folder
+
+
+class LoggerGuard(Listener):
+    """Keeps failures of a logger from the run: one line reports it, and it is not called again.
+
+    A server that is gone or a full account must not cost a training.
+    """
+
+    def __init__(self, name: str, logger: Listener, tell: Callable[[str], None]) -> None:
+        self.name, self.logger, self.tell, self.failed = name, logger, tell, False
+
+    def _call(self, event: str, *values: Any) -> None:
+        if self.failed:
+            return
+        try:
+            getattr(self.logger, event)(*values)
+        except Exception as error:  # of another library: anything may be
+            self.failed = True
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            self.tell(f"--log {self.name} failed, and gets nothing more of this run: {why}")
+
+    def started(self, epochs: int, done: int) -> None:
+        """Hand it on."""
+        self._call("started", epochs, done)
+
+    def progressed(self, epoch: int, position: int, samples: int) -> None:
+        """Hand it on."""
+        self._call("progressed", epoch, position, samples)
+
+    def noticed(self, text: str) -> None:
+        """Hand it on."""
+        self._call("noticed", text)
+
+    def epoch_ended(self, row: Row) -> None:
+        """Hand it on."""
+        self._call("epoch_ended", row)
+
+    def ended(self, summary: dict[str, Any] | None) -> None:
+        """Hand it on."""
+        self._call("ended", summary)
+
+
+def numbers_of_summary(summary: dict[str, Any] | None) -> dict[str, float]:
+    """The numbers of ``summary.json``; none of a run that did not finish."""
+    return {
+        name: float(value)
+        for name, value in (summary or {}).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def numbers_of(row: Row) -> dict[str, float]:

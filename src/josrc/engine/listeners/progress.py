@@ -12,7 +12,7 @@ from rich.text import Text
 
 from josrc._console import duration, say
 from josrc.engine.listeners.base import Listener
-from josrc.engine.metrics import GROUPS, Row
+from josrc.engine.metrics import GROUP_TITLES, Row
 
 
 def describe_row(row: Row) -> str:
@@ -22,10 +22,10 @@ def describe_row(row: Row) -> str:
         if row.get(column) is not None:
             parts.append(f"{name} {row[column]:.2f} %")
     if row.get("n_clean") is not None:
-        for name in GROUPS:
+        for name, title in GROUP_TITLES.items():
             precision = row.get(f"{name}_precision")
             shown = f" ({precision:.0f} %)" if precision is not None else ""
-            parts.append(f"{name} {row[f'n_{name}']:,}{shown}")
+            parts.append(f"{title} {row[f'n_{name}']:,}{shown}")
     return "  ".join(parts)
 
 
@@ -54,7 +54,7 @@ class TimeEstimate(Listener):
             self.said = True
             an_epoch = (now - begun) / (here - first)
             left = an_epoch * (self.epochs - here)
-            self.teller.noticed(f"About {duration(an_epoch)} an epoch; {duration(left)} are left.")
+            self.teller.noticed(f"About {duration(an_epoch)} per epoch; {duration(left)} left.")
 
 
 class SlowRunHint(Listener):
@@ -78,9 +78,8 @@ class SlowRunHint(Listener):
         if an_epoch * (self.epochs - self.done) > self.LONG:
             left = an_epoch * (self.epochs - self.done - 1)
             self.teller.noticed(
-                f"On this CPU {duration(left)} are left. It would be shorter with fewer --epochs, "
-                "a smaller --image-size, a smaller network (--model; of cnn7 model.width=0.5), or "
-                "a GPU."
+                f"{duration(left)} left on this CPU. Fewer --epochs, a smaller --image-size, a "
+                "smaller network (--model; for cnn7 model.width=0.5) or a GPU would shorten it."
             )
 
 
@@ -134,7 +133,7 @@ class LiveProgress(Listener):
 
 
 class PlainProgress(Listener):
-    """A line an epoch, for logs and pipes; a sign of life in between when epochs are long."""
+    """A line per epoch, for logs and pipes; a sign of life in between when epochs are long."""
 
     QUIET_SECONDS = 30
 
