@@ -38,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, in
     return root, true
 
 
+@pytest.mark.slow
 def test_wrong_labels_and_foreign_pictures_are_found(
     folder: tuple[Path, dict[str, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

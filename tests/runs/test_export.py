@@ -22,7 +22,7 @@ from josrc.data.decode import ORIENTATION
 from josrc.errors import UserError
 from josrc.runs.export import export
 
-MODEL_PAGE = Path(__file__).parents[2] / "docs" / "model.md"
+MODEL_PAGE = Path(__file__).parents[2] / "docs" / "use" / "model.md"
 
 
 def prepared(path: Path, card: dict[str, Any]) -> NDArray[np.float32]:
@@ -203,4 +203,4 @@ def test_a_mistake_is_one_clear_message(
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "notes.json").write_text("{}")
     assert josrc("export", finished, "--out", tmp_path / "notes.json") == 2
-    assert "notes.json exists and is no .onnx file" in capsys.readouterr().err
+    assert "notes.json exists and is not a .onnx file" in capsys.readouterr().err

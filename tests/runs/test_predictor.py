@@ -58,8 +58,8 @@ def test_broken_files_are_listed_and_stop_nothing(
     assert broken["half.png"].startswith("damaged")
     assert len(broken) == 3
     said = capsys.readouterr().out
-    assert f"{len(files) - 3} images predicted, 3 files give no image" in said
-    assert "names say that they are no pictures: 2 .txt, 1 .db, 1 .json." in said
+    assert f"{len(files) - 3} images predicted, 3 files could not be read" in said
+    assert "names say that they are not pictures: 2 .txt, 1 .db, 1 .json." in said
     named = [mixed / "labels.json", next(mixed.glob("a/deep/*.png"))]
     assert josrc("predict", finished, *named, "--out", out) == 0
     assert [bool(row["reason"]) for row in rows(out)] == [True, False], "it was named itself"
@@ -101,7 +101,7 @@ def test_files_of_which_none_is_an_image_are_an_error(
     reasons = {Path(row["path"]).name: row["reason"] for row in rows(out)}
     assert reasons == dict.fromkeys(("a.dat", "b.png"), "not an image of a known format")
     captured = capsys.readouterr()
-    assert "josrc: 0 images predicted, 2 files give no image" in captured.err
+    assert "josrc: 0 images predicted, 2 files could not be read" in captured.err
     assert str(out) in captured.err
     assert captured.out == ""
 
@@ -223,7 +223,10 @@ def test_only_earlier_predictions_are_replaced(
     picture.write_bytes(next(pictures.rglob("*.png")).read_bytes())
     notes.write_text("path,what I think\n")
     before = picture.read_bytes()
-    for out, message in ((picture, "is what to predict"), (notes, "holds no predictions")):
+    for out, message in (
+        (picture, "is among the images to predict"),
+        (notes, "holds no predictions"),
+    ):
         assert josrc("predict", finished, picture, "--out", out) == 2
         assert f"{out} " in (said := capsys.readouterr().err)
         assert message in said

@@ -104,7 +104,7 @@ def test_a_file_that_came_and_one_that_went_are_told(
     capsys.readouterr()
     assert josrc("apply", run, "--out", out) == 0
     said = capsys.readouterr().out
-    assert f"{TOLD[name]} What is gone is left out. What is new is not in it" in said
+    assert f"{TOLD[name]} Missing images are left out. So are new ones" in said
     found = rows(out)
     gone, first = ("rose/3.png", "rose/0.png") if name == "folder" else ("rose 3", "rose 0")
     judged = {i for i in found if found[i].get("split") != "test"}
@@ -116,7 +116,7 @@ def test_a_file_that_came_and_one_that_went_are_told(
     capsys.readouterr()
     for command in (["audit", run, "--noise-rate", "0.5"], ["report", run]):
         assert josrc(*command) == 0
-        assert f"{TOLD[name]} What is gone has no picture" in capsys.readouterr().out
+        assert f"{TOLD[name]} Missing images have no picture" in capsys.readouterr().out
         assert pictures(run).count(False) <= 1
     assert rows(run / "audit" / "verdicts.csv") == before, "the run judges what it was trained on"
     store = Store(run / "audit")  # decisions and verdicts still speak of the same samples
@@ -131,6 +131,10 @@ def test_a_held_out_image_that_is_gone_has_no_verdict(home: Path) -> None:
     assert josrc("audit", run, "--noise-rate", "0.5") == 0
     after = rows(run / "audit" / "verdicts.csv")
     assert list(after) == list(before)
+    # A smaller batch of held-out images may round otherwise, in digits that only a score shows.
+    for table in (before, after):
+        for name, row in table.items():
+            row["score"] = "" if name == "tulip 18" else f"{float(row['score']):.5f}"
     assert [name for name in after if after[name] != before[name]] == ["tulip 18"]
     assert after["tulip 18"]["confidence"] == "0.0000"
     assert "the image was gone" in after["tulip 18"]["reason"]
@@ -155,7 +159,7 @@ def test_labels_that_were_changed_in_a_manifest_are_told(
     out = home / "clean.csv"
     assert josrc("apply", home / "manifest", "--out", out) == 0
     said = capsys.readouterr().out
-    assert "1 image has got another label, which the run does not use" in said
+    assert "1 image has a different label now, which the run does not use" in said
     assert "images and 4 test images." in said
     assert rows(out)["rose 5"]["label"] == "rose"
 
@@ -180,7 +184,7 @@ def test_a_run_does_not_go_on_with_other_data(
     assert josrc("resume", run) == 2
     error = capsys.readouterr().err
     assert TOLD[name] in error
-    assert "goes on only with the images and labels it began with" in error
+    assert "can only be resumed with the images and labels it started with" in error
     shutil.move(home / "data", home / "elsewhere")
     assert josrc("resume", run) == 2
     assert "does not exist. If it has moved: --data-root NEW" in capsys.readouterr().err

@@ -5,63 +5,94 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from josrc._io import readable
+from josrc._reading import check_array, read_arrays
+from josrc.config import SCAN
+from josrc.data.feature_file import open_features
 from josrc.data.source import Source
+from josrc.engine.device import choose_device
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError
+from josrc.runs.compare import compare_runs
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.resolve import load_run_config
 from josrc.runs.run import Run
 from josrc.runs.snapshot import OpenRun, open_run
 from josrc.verdicts.evidence import Evidence
+from josrc.verdicts.feature_map import (
+    MAP_NAME,
+    FeatureMap,
+    MapKind,
+    check_kind,
+    make_map,
+    read_features,
+    write_map,
+)
 from josrc.verdicts.features import label_probabilities
-from josrc.verdicts.judge_run import read_ledger, write_audit
+from josrc.verdicts.judge_run import read_ledger, write_audit, write_judgement
+from josrc.verdicts.predictions import (
+    frozen_label_probabilities,
+    judge_predictions,
+    predict_labels,
+)
 from josrc.verdicts.report.page import NoPicturesError, write_report
+from josrc.verdicts.table import verdicts_of
 
-NOT_THERE = "What is gone has no picture, and of what is new the run knows nothing."
+NOT_THERE = "Missing images have no picture, and the run knows nothing about new ones."
 
 
 def silent(text: str) -> None:
-    """Nobody is there to be told."""
+    """Say nothing: nobody is listening."""
 
 
-def gather_evidence(state: TrainState, source: Source) -> Evidence:
+def gather_evidence(state: TrainState, source: Source) -> tuple[Evidence, FeatureMap]:
     """What the final networks say of the labels, by their features; and of planted errors.
 
-    Of several processes each looks at a part of the images, and all get the whole.
+    Of several processes each looks at a part of the images, and all get the whole. The features
+    also give the map of all images, those of the first network where there are two.
     """
     survey, trained = state.survey(0), state.loader.label
     own = torch.from_numpy(source.given).to(state.device)
     asked = torch.stack([trained, own], dim=1)
     val = source.val if has_untrusted_labels(source.val) else None
-    found, held = [], []
+    found, held, made = [], [], None
+    unlearned = state.unlearned_features()
     for network in state.classifiers:
         known = None
         if val is not None and (seen := state.held_out_features(network)) is not None:
             known = seen, torch.from_numpy(val.given).to(state.device)
         features = survey.features(network)
-        answers, others = label_probabilities(features, trained, asked, source.closed, known)
+        if made is None:
+            made = make_map(features if known is None else torch.cat([features, known[0]]))
+        if unlearned is None:
+            answers, others = label_probabilities(features, trained, asked, source.closed, known)
+        else:
+            answers, others = frozen_label_probabilities(
+                unlearned, trained, asked, source.closed, known
+            )
         found.append(answers)
         if others is not None:
             held.append(others)
     probability = torch.stack(found).mean(dim=0).cpu().numpy()
     evidence = Evidence(
         features=probability[:, 0],
+        frozen=None if unlearned is None else np.ones(1, dtype=np.uint8),
         held=torch.stack(held).mean(dim=0).cpu().numpy() if held else None,
     )
+    assert made is not None
     planted = state.planted
     if not planted.there:
-        return evidence
+        return evidence, made
     rows, (total, visits) = planted.index.cpu().numpy(), planted.seen.cpu().numpy().T
-    return replace(
+    evidence = replace(
         evidence,
         planted=rows,
         planted_labels=planted.label.cpu().numpy(),
@@ -69,6 +100,27 @@ def gather_evidence(state: TrainState, source: Source) -> Evidence:
         own=survey.probabilities(state.trusted, planted.index).cpu().numpy(),
         own_features=probability[rows, 1],
     )
+    return evidence, made
+
+
+def out_of_fold(state: TrainState, source: Source, held_out: NDArray[Any] | None) -> NDArray[Any]:
+    """Probabilities of all classes for every row of ``verdicts.csv``, ``(N, classes)``.
+
+    The network has seen the labels of its training samples and would only repeat them. So theirs
+    are of discriminants on its features, each of which has not seen the samples it is asked about;
+    the features themselves have. Held-out samples get the network's own answers.
+    """
+    given = torch.from_numpy(source.given).to(state.device)
+    every = torch.arange(source.closed, device=state.device).expand(len(given), -1)
+    survey, found, unlearned = state.survey(0), [], state.unlearned_features()
+    for network in state.classifiers:
+        if unlearned is None:
+            features = survey.features(network)
+            found.append(label_probabilities(features, given, every, source.closed)[0])
+        else:
+            found.append(frozen_label_probabilities(unlearned, given, every, source.closed)[0])
+    probability: NDArray[Any] = torch.stack(found).mean(dim=0).cpu().numpy()
+    return probability if held_out is None else np.concatenate([probability, held_out])
 
 
 def read_evidence(folder: RunFolder) -> Evidence | None:
@@ -77,8 +129,10 @@ def read_evidence(folder: RunFolder) -> Evidence | None:
         return Evidence.read(folder.evidence)
     if not folder.planted.is_file():
         return None
-    with readable(folder.planted), np.load(folder.planted, allow_pickle=False) as file:
-        return Evidence(planted=file["index"], planted_labels=file["label"])
+    planted = read_arrays(folder.planted, needed=("index", "label"))
+    check_array(folder.planted, planted, "index", "iu", low=0)
+    check_array(folder.planted, planted, "label", "iu", length=len(planted["index"]), low=0)
+    return Evidence(planted=planted["index"], planted_labels=planted["label"])
 
 
 def held_out_answers(state: TrainState) -> NDArray[Any] | None:
@@ -99,34 +153,41 @@ def audit(
 
     Args:
         run: the run, or its folder.
-        noise_rate: share of wrong labels, those of foreign images included, where it is known.
-        ood_rate: share of foreign images, where it is known: 0 where each belongs to some class.
+        noise_rate: share of wrong labels, including those of out-of-distribution images, if known.
+        ood_rate: share of out-of-distribution images, if known; 0: each belongs to some class.
         data_root: where the data is now, if it has moved.
-        tell: hears what has become of the images since the training.
+        tell: is called with messages, such as how the images have changed since.
 
     Returns:
         The content of ``audit/summary.json``.
     """
     for name, rate in (("noise_rate", noise_rate), ("ood_rate", ood_rate)):
         if rate is not None and not 0 <= rate <= 1:
-            raise UserError(f"{name}={rate:g} is no share: it lies between 0 and 1.")
+            raise UserError(f"{name}={rate:g} is not a share: it must lie between 0 and 1.")
     if None not in (noise_rate, ood_rate) and ood_rate > noise_rate:  # type: ignore[operator]
         raise UserError(
-            f"An OOD rate of {ood_rate:g} is more than the noise rate of {noise_rate:g}: labels of "
-            "foreign images count as wrong ones too."
+            f"An OOD rate of {ood_rate:g} is more than the noise rate of {noise_rate:g}: labels "
+            "of out-of-distribution images count as wrong too."
         )
     path = _path_of(run)
     folder = RunFolder(path)
-    load_run_config(folder)  # says if this is no run
+    config = load_run_config(folder)  # says if this is not a run
+    if config.method.name == SCAN:
+        with folder.locked():
+            return _judge_scan(open_run(path, data_root=data_root), noise_rate, ood_rate, tell)
     if not folder.checkpoint.is_file():
-        raise UserError(f"{path} has no checkpoint yet: nothing was learned about its samples.")
+        raise UserError(
+            f"{path} has no checkpoint yet: nothing has been learned about its samples."
+        )
     with folder.locked():
-        ledger = read_ledger(folder.checkpoint)
         opened = open_run(path, data_root=data_root)
+        ledger = read_ledger(folder.checkpoint, opened.source.closed)
         _tell(opened, tell)
         # Verdicts need no pixels, but those on held-out images do.
         held_out = _answers(opened) if has_untrusted_labels(opened.source.val) else None
         evidence, source = read_evidence(folder), opened.source
+        if evidence is not None:
+            evidence.check(folder.evidence, len(source), source.closed)
         rates = (noise_rate, ood_rate)
         summary = write_audit(folder.audit, ledger, source, evidence, held_out, *rates)
         if folder.metrics.is_file():  # not yet for a run that was stopped in its first epoch
@@ -135,6 +196,38 @@ def audit(
             except NoPicturesError as error:
                 tell(str(error))
         return summary
+
+
+def _judge_scan(
+    opened: OpenRun,
+    noise_rate: float | None,
+    ood_rate: float | None,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Verdicts of a scan from the features that it has kept."""
+    _tell(opened, tell)
+    folder, source = opened.folder, opened.source
+    features = open_features(folder.features)
+    if not features.shape[1]:
+        raise UserError(
+            f"{folder.path} was made from predictions that it does not keep. Scan again, with "
+            "--probs and --noise-rate or --ood-rate."
+        )
+    if len(features) != len(source):
+        raise UserError(
+            f"{folder.features} is damaged: it holds features of {len(features):,} images, and "
+            f"the run has {len(source):,}."
+        )
+    device = choose_device(opened.config.device)
+    probabilities = predict_labels(features, source.given, source.closed, device)
+    rates = (noise_rate, ood_rate)
+    judged = judge_predictions(probabilities, source.given, *rates)
+    summary = write_judgement(folder.audit, judged, source, rates=rates)
+    try:
+        write_report(folder, opened.config, source)
+    except NoPicturesError as error:
+        tell(str(error))
+    return summary
 
 
 def _path_of(run: Run | str | Path) -> Path:
@@ -164,7 +257,7 @@ def _answers(opened: OpenRun) -> NDArray[Any] | None:
 
 def _tell(opened: OpenRun, tell: Callable[[str], None]) -> None:
     if opened.changes:
-        tell(f"{opened.changes.told()} {NOT_THERE}")
+        tell(f"{opened.changes.describe()} {NOT_THERE}")
 
 
 def report(
@@ -172,22 +265,52 @@ def report(
     *,
     data: Sequence[Any] | None = None,
     data_root: str | Path | None = None,
+    map_kind: MapKind | Literal["none"] | None = None,
+    compare: Run | str | Path | None = None,
     tell: Callable[[str], None] = silent,
 ) -> Path:
     """Write the report of a run that has verdicts: one HTML file, which is returned.
 
     Args:
         run: the run, or its folder.
-        data: the pair of images and labels that the run began with, if it was one.
+        data: the pair of images and labels that the run started with, if it was one.
         data_root: where the data is now, if it has moved.
-        tell: hears what has become of the images since the training.
+        map_kind: redraw the map of all images with ``pca`` or ``umap``, which the run keeps; or
+            leave it out, ``none``. Default: the one that the run has.
+        compare: an earlier run on the same images, or its folder, to compare with.
+        tell: is called with messages, such as how the images have changed since.
     """
+    if map_kind is not None and map_kind != "none":
+        check_kind(map_kind)
     path = _path_of(run)
     folder = RunFolder(path)
-    load_run_config(folder)  # says if this is no run
-    if not (folder.audit / "verdicts.csv").is_file():
+    load_run_config(folder)  # says if this is not a run
+    if not verdicts_of(folder.audit).exists():
         raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+    compared = None if compare is None else compare_runs(_path_of(compare), path).described()
     with folder.locked():
         opened = open_run(path, data_root=data_root, pair=data)
         _tell(opened, tell)
-        return write_report(folder, opened.config, opened.source)
+        if map_kind is not None and map_kind != "none":
+            write_map(folder.audit, make_map(_features(opened), map_kind))
+        drawn = map_kind != "none"
+        return write_report(folder, opened.config, opened.source, with_map=drawn, compared=compared)
+
+
+def _features(opened: OpenRun) -> Tensor:
+    """Features of all images that have verdicts: those that a run keeps, or its network's."""
+    folder, source = opened.folder, opened.source
+    if folder.features.is_file():
+        return read_features(folder.features)
+    if not folder.checkpoint.is_file():
+        raise UserError(f"{folder.path} has no checkpoint to compute the features of a map with.")
+    if opened.changes is not None and len(opened.changes.gone):
+        raise UserError(
+            f"A map needs every image, and {len(opened.changes.gone):,} are missing. "
+            f"{folder.audit / MAP_NAME} is left as it was."
+        )
+    state = Trainer(opened.config, source, folder, resuming=True).state
+    network = state.classifiers[0]
+    held = state.held_out_features(network) if has_untrusted_labels(source.val) else None
+    parts = [state.survey(0).features(network), held]
+    return torch.cat([part for part in parts if part is not None])

@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
-import statistics
-
 import torch
 
-from josrc.config import OWN_IMAGES, ModelConfig
-from josrc.data.decode import UnreadableImageError
+from josrc.config import OWN_IMAGES
 from josrc.data.source import Source
-from josrc.engine.planting import planted_count
+from josrc.engine.planting import count_to_plant
 from josrc.losses import smooth_labels
-from josrc.models.factory import expected_images
+from josrc.runs.network import Network
 from josrc.runs.resolve import Values
 from josrc.selection import clean_likelihood
 from josrc.verdicts.calibration import MIN_PLANTED
 
 # P_clean of an undecided prediction with the paper's smoothing of 0.6 and 100 classes.
-UNDECIDED = 0.795
-LOOKED_AT = 32
+UNDECIDED_LIKELIHOOD = 0.795
 
 
-def sized_values(source: Source, model: ModelConfig) -> Values:
-    """Values that stand where a named data set has its recipe; the user's own go over them."""
-    learned = model.pretrained or model.weights is not None
-    samples, epochs = len(source), epochs_for(len(source), learned)
-    size = model.image_size or image_size_for(source, model.name)
+def sized_values(source: Source, network: Network, epochs: int | None = None) -> Values:
+    """Values that stand where a named data set has its recipe; the user's own go over them.
+
+    ``learned`` among them is not a setting: it says whether weights begin as learned elsewhere.
+
+    Args:
+        source: the images.
+        network: what is trained on them.
+        epochs: length of the run; none: as the number of images has it.
+    """
+    samples = len(source)
+    epochs = epochs or epochs_for(samples, network.learned)
+    size, head = network.image_size, network.train == "head"
     return {
         "recipe": OWN_IMAGES,
-        "model": {"image_size": size},
+        "model": {
+            "name": network.name,
+            "pretrained": network.pretrained,
+            "train": network.train,
+            "image_size": size,
+            # Over features that are learned one layer is enough, and learns fewer wrong labels.
+            "head": "linear" if head else "mlp",
+        },
         # Tiles of files are larger than a crop by themselves. Arrays are padded as CIFAR's images
         # are, by an eighth.
         "views": {"pad": min(source.size) // 8 if source.images.in_memory else 0},
         "epochs": epochs,
-        "plant": planted_for(samples),
-        "batch_size": batch_size_for(samples, size),
-        # Adam's usual rate; a tenth where there is something learned to lose.
-        "optimizer": {"lr": 1e-4 if learned else 1e-3},
+        "learned": network.learned,
+        "plant": plant_share_for(samples),
+        "batch_size": batch_size_for(samples, 0 if head else size),
+        # Adam's usual rate; a tenth where there is something learned to lose. A head that is new
+        # on top of it has nothing to lose.
+        "optimizer": {
+            "lr": 1e-4 if network.learned and network.own else 1e-3,
+            "backbone_factor": 0.1 if network.learned and not network.own else 1.0,
+        },
         "methods": {
             "josrc": {
                 "method": {
@@ -63,17 +79,17 @@ def epochs_for(samples: int, learned: bool) -> int:
     return min(100, max(20, round(5_000_000 / samples)))
 
 
-def planted_for(samples: int) -> float:
+def plant_share_for(samples: int) -> float:
     """Three percent; more of a small set, as fewer than 150 errors say little, but a tenth at most.
 
     Below twenty there is nothing to learn from them, and none are planted.
     """
     share = min(0.1, max(0.03, 150 / samples))
-    return share if planted_count(share, samples) >= MIN_PLANTED else 0.0
+    return share if count_to_plant(share, samples) >= MIN_PLANTED else 0.0
 
 
 def batch_size_for(samples: int, size: int) -> int:
-    """Twenty steps an epoch or more; the paper's 128 at most, half of it for large images."""
+    """Twenty steps per epoch or more; the paper's 128 at most, half of it for large images."""
     batch = 64 if size > 96 else 128
     while batch > 8 and batch * 20 > samples:
         batch //= 2
@@ -90,26 +106,7 @@ def smoothing_for(classes: int) -> float:
     fits = [
         step / 100
         for step in range(5, 61)
-        if clean_likelihood(uniform, smooth_labels(label, classes, step / 100)).item() <= UNDECIDED
+        if clean_likelihood(uniform, smooth_labels(label, classes, step / 100)).item()
+        <= UNDECIDED_LIKELIHOOD
     ]
     return fits[-1] if fits else 0.05
-
-
-def image_size_for(source: Source, model: str) -> int:
-    """What the network expects; cnn7 gets small images as small as they are."""
-    size = expected_images(model)[0]
-    side = typical_side(source)
-    if source.images.in_memory and model == "cnn7":
-        return max(8, side) if side <= 32 else size
-    return max(8, 8 * (side // 8)) if model == "cnn7" and side < 28 else size
-
-
-def typical_side(source: Source) -> int:
-    """Median of the shorter sides of some images, in pixels; only their headers are read."""
-    sides = []
-    for place in range(0, len(source), max(1, len(source) // LOOKED_AT)):
-        try:
-            sides.append(min(source.images.stored_size(place)))
-        except UnreadableImageError:
-            continue
-    return int(statistics.median(sides)) if sides else 256

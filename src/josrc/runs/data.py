@@ -11,7 +11,7 @@ from josrc import distributed
 from josrc._console import progress_bar, say
 from josrc.config import RunConfig
 from josrc.data.noise import CLEAN
-from josrc.data.prepare import available_memory, prepare_source, spec_for
+from josrc.data.prepare import Known, Look, available_memory, prepare_source, spec_for
 from josrc.data.source import Source
 from josrc.engine.device import choose_device
 from josrc.engine.state import create_method
@@ -32,8 +32,8 @@ def with_noise_rate(config: RunConfig, source: Source) -> RunConfig:
 def create_checked_method(config: RunConfig, source: Source) -> Method:
     """The method of a run on data that is opened.
 
-    A wrong model, weights that don't fit and a method that lacks something are told here, before a
-    million files are read.
+    A wrong model, weights that don't fit and a method that lacks something are reported here,
+    before a million files are read.
     """
     noisy = config.data.noise != "none" or config.data.noise_file is not None
     if not noisy:  # what noise there will be is known once the files are read
@@ -44,7 +44,12 @@ def create_checked_method(config: RunConfig, source: Source) -> Method:
 
 
 def read_images(
-    source: Source, config: RunConfig, console: Console, known: Sequence[str] | None = None
+    source: Source,
+    config: RunConfig,
+    console: Console,
+    known: Sequence[str] | None = None,
+    look: Look | None = None,
+    read: Known | None = None,
 ) -> Source:
     """Images in files, opened before, checked and decoded for a run.
 
@@ -53,6 +58,8 @@ def read_images(
         config: the run's.
         console: shows how far it is.
         known: files that were skipped when the run began.
+        look: sees training images as they are decoded.
+        read: tells what others have found in the files.
     """
     device = choose_device(config.device)
     free = available_memory() // distributed.local_world()
@@ -61,4 +68,6 @@ def read_images(
     say(console, f"Reading {len(source):,} images ...")
     # What reads the files draws from torch's generator, and must not change what a run draws.
     with progress_bar(console, "Reading images") as progress, torch.random.fork_rng(devices=[]):
-        return prepare_source(source, config, free_memory=free, known=known, progress=progress)
+        return prepare_source(
+            source, config, free_memory=free, known=known, progress=progress, look=look, read=read
+        )

@@ -24,8 +24,8 @@ from josrc.runs.plots import plot_calibration, plot_confusion
 from josrc.runs.predictor import Predictor
 
 # Bins of equal width, as the calibration error was first measured (Guo et al. 2017).
-BINS = 15
-TESTS = "test images"
+CALIBRATION_BINS = 15
+TEST_IMAGES = "test images"
 Counts = NDArray[np.int64]
 Skipped = list[tuple[str, str]]
 
@@ -39,7 +39,7 @@ class EvaluationData:
         images: pixels or files.
         labels: the class of each, ``(N,)``, as a number of the network's classes.
         part: which part of the data it is.
-        left_out: how many files of which kinds lie among them that are no pictures.
+        left_out: how many files of which kinds lie among them that are not pictures.
     """
 
     name: str
@@ -61,31 +61,33 @@ def read_evaluation_data(config: DataConfig, classes: Sequence[str]) -> Evaluati
         source = open_source(config)
         assert source.test_images is not None
         assert source.test_labels is not None
-        labels = _matched(source.test_labels, source.closed_names, classes, config.name)
-        return EvaluationData(config.name, source.test_images, labels, TESTS)
+        labels = match_labels(source.test_labels, source.closed_names, classes, config.name)
+        return EvaluationData(config.name, source.test_images, labels, TEST_IMAGES)
     table = read_table(config)
     usable = table.labels >= 0
     tested = usable & (table.split == TEST)
     index = np.flatnonzero(tested if tested.any() else usable)
     if not index.size:
         raise UserError(f"{config.name} holds no labelled image.")
-    labels = _matched(table.labels[index], table.class_names, classes, config.name)
-    part = TESTS if tested.any() else "images"
+    labels = match_labels(table.labels[index], table.class_names, classes, config.name)
+    part = TEST_IMAGES if tested.any() else "images"
     name = _resolved(config.name, config.original_path)
     return EvaluationData(name, table.images_at(index), labels, part, table.left_out)
 
 
-def too_good(
+def warn_of_optimism(
     config: RunConfig, summary: Mapping[str, Any], labelled: EvaluationData, last: bool
 ) -> list[str]:
     """A sentence on images that the network was trained on, or whose labels chose its epoch."""
     name, trained = labelled.name, _resolved(config.data.name, config.data.original_path)
-    if name == trained and labelled.part != TESTS:
-        return ["The network was trained on these images: on others it will be worse."]
+    if name == trained and labelled.part != TEST_IMAGES:
+        return ["The network was trained on these images: on others it will do worse."]
     tests = _resolved(trained, config.data.test)
     by_tests = summary.get("last10_mean") is not None and summary.get("val_chosen") is None
     if not last and by_tests and name == tests:
-        return ["These images chose the epoch of the weights, so that is too good: see --last."]
+        return [
+            "These images chose the epoch of the weights, so this is too optimistic: see --last."
+        ]
     return []
 
 
@@ -94,8 +96,8 @@ def _resolved(name: str, path: Path | None) -> str:
     return name if path is None else str(path.resolve())
 
 
-def _matched(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:
-    """Labels as numbers of the network's classes."""
+def match_labels(labels: Labels, names: Sequence[str], classes: Sequence[str], data: str) -> Labels:
+    """Labels as numbers of the network's classes, matched by name."""
     place = {name: number for number, name in enumerate(classes)}
     unknown = [names[number] for number in np.unique(labels) if names[number] not in place]
     if unknown:
@@ -176,15 +178,17 @@ class Evaluation:
 
     def calibration(self) -> list[dict[str, float | int | None]]:
         """Mean confidence and accuracy of images by confidence, in %; none for empty bins."""
-        place = np.minimum((self.confidence * BINS).astype(np.int64), BINS - 1)
+        place = np.minimum(
+            (self.confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1
+        )
         rows: list[dict[str, float | int | None]] = []
-        for number in range(BINS):
+        for number in range(CALIBRATION_BINS):
             inside = place == number
             sure, right = self.confidence[inside], (self.true == self.predicted)[inside]
             rows.append(
                 {
-                    "from": 100 * number / BINS,
-                    "to": 100 * (number + 1) / BINS,
+                    "from": 100 * number / CALIBRATION_BINS,
+                    "to": 100 * (number + 1) / CALIBRATION_BINS,
                     "images": int(inside.sum()),
                     "mean_confidence": 100 * float(sure.mean()) if inside.any() else None,
                     "accuracy": 100 * float(right.mean()) if inside.any() else None,

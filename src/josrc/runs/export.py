@@ -25,17 +25,17 @@ from torch.export import ExportedProgram
 from josrc._io import atomic_write, write_text
 from josrc._version import __version__
 from josrc.data.decode import FLOATS_TIMES, SIXTEEN_BIT_BY
-from josrc.errors import UserError, closest
+from josrc.errors import UserError, closest, install_command
 from josrc.models import mean_probabilities
 from josrc.runs.predictor import Predictor
 
 INPUT, OUTPUT = "images", "probabilities"
 # Batches that the file is checked with: a single image, and another number than it was traced with.
-CHECKED = (1, 5)
+CHECKED_BATCHES = (1, 5)
 # Differences of a probability that count as the same: absolute, and as a share of it.
-ABSOLUTE, RELATIVE = 1e-5, 1e-3
+ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE = 1e-5, 1e-3
 # An ONNX file is one protobuf message, which can't be larger.
-MOST_ONNX_BYTES = 2**31 - 2**20
+MAX_ONNX_BYTES = 2**31 - 2**20
 
 
 class ExportModule(nn.Module):
@@ -65,7 +65,7 @@ def export(predictor: Predictor, kind: str, path: Path, metadata: dict[str, Any]
     chosen = format_of(kind)
     model = ExportModule(predictor).cpu().eval()
     size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
-    if kind == "onnx" and size > MOST_ONNX_BYTES:
+    if kind == "onnx" and size > MAX_ONNX_BYTES:
         raise UserError(
             f"An ONNX file holds up to 2 GiB, this model {size / 2**30:.1f}. Use --format torch."
         )
@@ -74,11 +74,11 @@ def export(predictor: Predictor, kind: str, path: Path, metadata: dict[str, Any]
         batch = {0: torch.export.Dim("batch", min=1)}
         program = torch.export.export(model, (_examples(3, shape),), dynamic_shapes=(batch,))
         chosen.write(program, partial)
-        batches = [_examples(count, shape) for count in CHECKED]
+        batches = [_examples(count, shape) for count in CHECKED_BATCHES]
         theirs = np.concatenate([chosen.read(partial, images) for images in batches])
         ours = np.concatenate([model(images).numpy() for images in batches])
         difference = float(np.abs(theirs - ours).max())
-        if not np.allclose(theirs, ours, rtol=RELATIVE, atol=ABSOLUTE):
+        if not np.allclose(theirs, ours, rtol=RELATIVE_TOLERANCE, atol=ABSOLUTE_TOLERANCE):
             partial.unlink()
             raise UserError(
                 f"The exported model differs from the run's by {difference:.2g} in a probability. "
@@ -202,12 +202,12 @@ FORMATS = {
 def format_of(kind: str) -> Format:
     """The format of a name, if what it needs is installed."""
     if kind not in FORMATS:
-        raise UserError(f"There is no format '{kind}'.{closest(kind, list(FORMATS))}")
+        raise UserError(f"There is no format '{kind}'.{closest(kind, [*FORMATS, 'hf'])}")
     for name in FORMATS[kind].needed:
         try:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            raise UserError(f"--format {kind} needs {name}: pip install 'josrc[{kind}]'") from None
+            raise UserError(f"--format {kind} needs {name}: {install_command(kind)}") from None
     return FORMATS[kind]
 
 

@@ -7,24 +7,31 @@ import torch
 from torch import Tensor, nn
 
 from josrc.config import RunConfig
-from josrc.data.class_checks import odd_classes
+from josrc.data.class_checks import warn_of_odd_classes
 from josrc.data.readers.folder import describe_left_out
 from josrc.data.source import Source
 from josrc.distributed import world
 from josrc.engine.state import TrainState
-from josrc.runs.auto import typical_side
+from josrc.errors import install_command
+from josrc.models.pretrained import PACKAGED_MODEL, is_pretrained_at_hand
+from josrc.runs.network import typical_side
 
 
 def introduce(state: TrainState, config: RunConfig, source: Source) -> str:
     """Classes, skipped files, settings and memory, in a few lines."""
-    lines = [describe_classes(source), *odd_classes(source), *describe_left_out(source.left_out)]
+    lines = [
+        describe_classes(source),
+        *warn_of_odd_classes(source),
+        *describe_left_out(source.left_out),
+    ]
     if source.skipped:
         lines.append(f"Files skipped, see skipped.csv: {len(source.skipped):,}.")
     lines += [describe_settings(config), describe_memory(state, config, source)]
+    at_hand = is_pretrained_at_hand(PACKAGED_MODEL)
     if config.model.name == "cnn7" and typical_side(source) > 2 * source.size[0]:
         lines.append(
-            f"cnn7 sees these images at {source.size[0]} pixels. For photographs, try --model "
-            "resnet18 --pretrained."
+            f"cnn7 sees these images at {source.size[0]} pixels. For photographs, "
+            + ("try --pretrained." if at_hand else f"{install_command('features')}.")
         )
     return "\n".join(lines)
 
@@ -36,7 +43,7 @@ def describe_classes(source: Source) -> str:
     named = [f"{source.class_names[place]} {counts[place]:,}" for place in order]
     if len(named) > 12:
         named = [*named[:5], "...", *named[-5:]]
-    return f"Images a class: {', '.join(named)}."
+    return f"Images per class: {', '.join(named)}."
 
 
 def describe_settings(config: RunConfig) -> str:
@@ -44,6 +51,7 @@ def describe_settings(config: RunConfig) -> str:
     size, optimizer = config.model.image_size, config.optimizer
     parts = [
         f"{config.model.name} at {size} x {size} pixels",
+        *(["its head alone is trained"] if config.model.train == "head" else []),
         f"epochs {config.epochs}",
         f"batch size {config.batch_size}",
         f"{optimizer.name} with learning rate {optimizer.lr:g}, {optimizer.decay} decay after "
@@ -58,14 +66,16 @@ def describe_settings(config: RunConfig) -> str:
 
 def describe_memory(state: TrainState, config: RunConfig, source: Source) -> str:
     """Where the images are, and about how much the training will take."""
-    images = state.loader.tiles.numel()
+    images = state.loader.tiles.nbytes
     held = sum(t.numel() * t.element_size() for t in state.tensors().values())
     trained = [p for p in state.method.parameters() if p.requires_grad]
     gradients = sum(p.numel() * p.element_size() for p in trained)
     total = images + held + gradients + activation_bytes(state, config, source)
-    resident = source.images.in_memory
+    resident = source.images.in_memory or state.frozen
     where = "stay in memory" if resident else "are read from their files each epoch"
-    return f"The images {where}; training takes about {total / 2**20:,.0f} MiB on {state.device}."
+    kept = f"features of {config.views.stored} views of each image" if state.frozen else "images"
+    mib = f"{total / 2**20:,.0f} MiB"
+    return f"The {kept} {where}; training takes about {mib} on {state.device}."
 
 
 def activation_bytes(state: TrainState, config: RunConfig, source: Source) -> int:
@@ -80,6 +90,8 @@ def activation_bytes(state: TrainState, config: RunConfig, source: Source) -> in
     leaves = [m for m in network.modules() if not list(m.children())]
     hooks = [leaf.register_forward_hook(count) for leaf in leaves]
     pixels = torch.zeros(1, source.spec.channels, *source.size, device=state.device)
+    if state.frozen:
+        pixels = torch.zeros(1, state.num_features, device=state.device)
     try:
         with torch.no_grad():
             network.eval()(state.loader.normalise(pixels))

@@ -17,12 +17,11 @@ from josrc.config import RunConfig
 from josrc.data.source import Source
 from josrc.data.views import create_view
 from josrc.engine.listeners.base import Listener
-from josrc.engine.metrics import Row
+from josrc.engine.metrics import GROUP_TITLES, Row
 from josrc.engine.run_folder import RunFolder
 
 BLUE, ORANGE, GREEN, GREY = "#2563eb", "#ea580c", "#16a34a", "#6b7280"
 GROUP_COLOURS = {"clean": GREEN, "id": BLUE, "ood": ORANGE}
-GROUP_TITLES = {"clean": "clean", "id": "ID noisy", "ood": "out of distribution"}
 
 
 def create_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (6.4, 4)) -> Any:
@@ -133,9 +132,9 @@ def _threshold(rows: Sequence[Row]) -> Any:
 def _groups(rows: Sequence[Row]) -> Any:
     curves = {
         "fit_clean": "clean: given label",
-        "fit_id": "ID noisy: given label",
+        "fit_id": "mislabelled: given label",
         "fit_ood": "out of distribution: given label",
-        "recover_id": "ID noisy: true label",
+        "recover_id": "mislabelled: true label",
     }
     if all(row.get(column) is None for row in rows for column in curves):
         return None
@@ -166,7 +165,7 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
         sheet[row, :, : images.shape[1], : images.shape[2]] = images
     sheet = sheet.transpose(1, 2).reshape(len(pictures) * height, samples * width, -1)
     names = [source.class_names[int(label)] for label in source.given[index.numpy()]]
-    # A name may be no UTF-8, and a dollar in it begins no formula.
+    # A name may not be valid UTF-8, and a dollar in it begins no formula.
     titles = [
         f"given: {clipped(name, 20)}".encode("utf-8", "replace").decode("utf-8") for name in names
     ]
@@ -183,7 +182,7 @@ def plot_views(source: Source, config: RunConfig, path: Path, samples: int = 8) 
 
 
 # More names than this can't be read beside a matrix, nor more numbers in it.
-NAMED, NUMBERED = 40, 15
+MAX_NAMED_CLASSES, MAX_NUMBERED_CLASSES = 40, 15
 
 
 def plot_confusion(matrix: NDArray[np.int64], names: Sequence[str], path: Path) -> None:
@@ -196,14 +195,14 @@ def plot_confusion(matrix: NDArray[np.int64], names: Sequence[str], path: Path) 
     share = 100 * matrix / np.maximum(total, 1)
     # By its root: a few images in a hundred are what one looks for.
     image = axis.imshow(share, cmap="Blues", norm=PowerNorm(0.5, 0, 100))
-    for row, column in np.argwhere(share >= 0.5) if len(names) <= NUMBERED else ():
+    for row, column in np.argwhere(share >= 0.5) if len(names) <= MAX_NUMBERED_CLASSES else ():
         colour = "white" if share[row, column] > 40 else "black"
         text = f"{share[row, column]:.0f}"
         axis.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
-    figure.colorbar(image, ax=axis, label="% of the images of a class", shrink=0.8)
+    figure.colorbar(image, ax=axis, label="% of the images per class", shrink=0.8)
     axis.grid(visible=False)
     axis.set(title="Confusion", xlabel="predicted", ylabel="true")
-    if len(names) <= NAMED:
+    if len(names) <= MAX_NAMED_CLASSES:
         # A dollar sign would begin a formula.
         shown = [name[:24].replace("$", r"\$") for name in names]
         axis.set_xticks(range(len(names)), shown, rotation=90)

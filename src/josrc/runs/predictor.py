@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from josrc._console import MAX_TEXT_LENGTH, clipped
 from josrc._io import atomic_csv
+from josrc._reading import check_json
 from josrc.config import RunConfig
 from josrc.data.decode import to_tile
 from josrc.data.image_files import ImageFiles
@@ -23,14 +25,16 @@ from josrc.data.views import Normalise
 from josrc.data.workers import Faults
 from josrc.engine.checkpoint import load_tensors
 from josrc.engine.device import choose_device
+from josrc.engine.run_schemas import WeightsMetadata
 from josrc.engine.state import create_method
-from josrc.errors import UserError
+from josrc.errors import UserError, is_out_of_memory
 from josrc.models import mean_probabilities
 from josrc.verdicts.findings import doubt_of
 
 # Red, green and blue in grey, as Pillow weighs them.
 LUMA = (0.299, 0.587, 0.114)
 Probabilities = NDArray[np.float32]
+FITS_NOT = "holds networks that can't take images of the size it names"
 
 
 class Predictor:
@@ -44,8 +48,9 @@ class Predictor:
 
     def __init__(self, config: RunConfig, weights: Path) -> None:
         tensors, metadata = load_tensors(weights)
-        if "images" not in metadata:
+        if not isinstance(metadata, dict) or "images" not in metadata:
             raise UserError(f"{weights} was written by another version of josrc. Train again.")
+        check_json(WeightsMetadata, metadata, weights)
         seen = metadata["images"]
         self.class_names: list[str] = metadata["classes"]
         self.spec = ImageSpec(
@@ -58,12 +63,14 @@ class Predictor:
         method = create_method(config.without_weights(), self.spec, len(self.class_names))
         try:
             method.load_weights(tensors)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
+            why = clipped(str(error), MAX_TEXT_LENGTH)
             raise UserError(
-                f"{weights} does not hold the networks of this run: {error}. Copy the file again, "
+                f"{weights} does not hold the networks of this run: {why}. Copy the file again, "
                 "or train again."
             ) from None
         method.eval()
+        self.weights = weights
         self.networks: list[nn.Module] = method.tested
 
     def probabilities(self, values: Any, device: str | None = None) -> Probabilities:
@@ -104,7 +111,14 @@ class Predictor:
         chunks = EvaluationSet(self._tiles(images), labels, prepare, size, place, workers)
         networks = [network.to(place) for network in self.networks]
         for chunk, faults in chunks.with_faults():
-            yield mean_probabilities(networks, chunk).cpu().numpy(), faults
+            try:
+                found = mean_probabilities(networks, chunk).cpu().numpy()
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise
+                why = clipped(str(error), MAX_TEXT_LENGTH)
+                raise UserError(f"{self.weights} {FITS_NOT}: {why}") from None
+            yield found, faults
 
     def normalise(self, device: torch.device) -> Normalise:
         """From pixels to what the networks expect."""
@@ -125,8 +139,8 @@ class Predictor:
         if isinstance(images, ImageFiles):
             if height != width:
                 raise UserError(
-                    f"The network sees images of {height} x {width}, and files are cut to squares: "
-                    "give it arrays, not paths."
+                    f"The network sees images of {height} x {width}, and files are cropped to "
+                    "squares: give it arrays, not paths."
                 )
             return images.with_tile(height)
         if images.shape[1:] == (height, width, channels):
@@ -142,7 +156,7 @@ class Predictor:
         return ArrayImages(resized)
 
 
-# --- predictions.csv: a line an image, as they come ----------------------------------------------
+# --- predictions.csv: a line per image, as they come ----------------------------------------------
 
 PREDICTION_COLUMNS = ("path", "predicted_label", "probability", "ood_score", "reason")
 
@@ -152,7 +166,7 @@ def check_target(path: Path, inputs: Iterable[Path]) -> None:
     if not path.is_file():
         return
     if any(path.samefile(one) for one in inputs if one.exists()):
-        raise UserError(f"{path} is what to predict. Name another --out.")
+        raise UserError(f"{path} is among the images to predict. Name another --out.")
     with path.open("rb") as file:
         if not file.read(100).startswith(",".join(PREDICTION_COLUMNS).encode()):
             raise UserError(f"{path} exists and holds no predictions. Name another --out.")
@@ -167,7 +181,7 @@ def write_predictions(
     top_k: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
-    """Write a line an image, in their order; those that give no image have a reason alone.
+    """Write a line per image, in their order; those that give no image have a reason alone.
 
     Where none does, it is an error, of which the file gives the details.
 
@@ -201,7 +215,7 @@ def write_predictions(
     if not reasons:
         return f"{told}."
     often = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common(5))
-    told += f", {reasons.total():,} files give no image ({often})."
+    told += f", {reasons.total():,} files could not be read ({often})."
     if reasons.total() == done:
         raise UserError(f"{told} All of them are in {path}, with the reasons.")
     return told

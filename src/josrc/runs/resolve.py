@@ -1,7 +1,7 @@
 """From what a user wrote to a configuration: recipes, YAML, ``key=value`` pairs, options.
 
-Later sources win: the defaults of ``config.py``, the recipe of the data set, the part of that
-recipe for the chosen method, the user's YAML file, ``key=value`` pairs, options.
+Later sources win: the defaults of ``config.py``, the recipe of the data set, what the chosen method
+brings along, the part of that recipe for it, the user's YAML file, ``key=value`` pairs, options.
 """
 
 from __future__ import annotations
@@ -17,19 +17,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from josrc._console import say_once
-from josrc.config import OWN_IMAGES, DataKind, MethodSettings, RunConfig, phase_of
-from josrc.errors import UserError, closest
+from josrc._console import MAX_TEXT_LENGTH, clipped, say_once
+from josrc._reading import regular
+from josrc.config import (
+    OWN_IMAGES,
+    SCAN,
+    DataKind,
+    MethodSettings,
+    OptimizerConfig,
+    RunConfig,
+    ScanSettings,
+    phase_of,
+)
+from josrc.errors import UserError, check_run, closest
 
 if TYPE_CHECKING:
     from josrc.engine.run_folder import RunFolder
 
 Values = dict[str, Any]
-WHENCE = f"""\
+# Of settings: how deep they are nested, and how many there are, their aliases written out.
+MAX_DEPTH, MAX_VALUES = 50, 10_000
+OWN_IMAGES_TEXT = f"""\
 # josrc train PATH
-# {OWN_IMAGES} is no file: its settings follow from the images, from how many, how large and of how
-# many classes they are. josrc train prints them before it begins, config.yaml in the run folder
-# holds them all, and docs/your-data.md has the rules under "Settings".
+# {OWN_IMAGES} is not a file: its settings follow from the images: from how many there are, how
+# large they are, and of how many classes. josrc train prints them before it begins, config.yaml in
+# the run folder holds them all, and docs/use/your-data.md has the rules under "Settings".
 """
 
 
@@ -61,9 +73,11 @@ def load_recipe(name: str) -> Values:
 def parse_yaml(text: str | bytes, where: str) -> Values:
     """YAML as a mapping, or an error that names where it came from."""
     try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{where} is not valid YAML: {error}") from None
+        values = _plain_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(
+            f"{where} is not valid YAML: {clipped(str(error), MAX_TEXT_LENGTH)}"
+        ) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -71,14 +85,37 @@ def parse_yaml(text: str | bytes, where: str) -> Values:
     return values
 
 
+def _plain_yaml(text: str | bytes) -> Any:
+    """What YAML says, if it is as short and flat as settings are."""
+    too_deep = f"it is nested more than {MAX_DEPTH} times"
+    try:
+        values = yaml.safe_load(text)
+        size = _size(values, 0, {})
+    except RecursionError:
+        raise ValueError(too_deep) from None
+    if size > MAX_VALUES:
+        raise ValueError(f"its aliases make {size:,} values of it")
+    return values
+
+
+def _size(value: Any, depth: int, known: dict[int, int]) -> int:
+    """How many values one is, what stands for others by an alias written out."""
+    if depth > MAX_DEPTH:
+        raise RecursionError
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in known:
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(part, depth + 1, known) for part in parts)
+    return known[id(value)]
+
+
 def read_yaml(path: Path) -> Values:
     """A file of settings, perhaps of an earlier run; those that no longer exist are left out."""
-    values = parse_yaml(path.read_bytes(), str(path))
+    values = parse_yaml(regular(path).read_bytes(), str(path))
     method = values.get("method")
     if isinstance(method, dict) and method.get("name"):
-        from josrc.methods import get_method
-
-        retired = get_method(str(method["name"])).Settings.retired.keys() & method.keys()
+        retired = settings_of(str(method["name"])).retired.keys() & method.keys()
         if retired:
             names = ", ".join(f"method.{key}" for key in sorted(retired))
             say_once(f"{path}: no longer settings, and ignored: {names}.")
@@ -87,15 +124,26 @@ def read_yaml(path: Path) -> Values:
     return values
 
 
+def settings_of(method: str) -> type[MethodSettings]:
+    """What a method can be told, or a scan."""
+    if method == SCAN:
+        return ScanSettings
+    from josrc.methods import get_method
+
+    return get_method(method).Settings
+
+
 def parse_override(pair: str) -> Values:
     """``method.alpha=0.3`` as nested values; the right side is read as YAML."""
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
         raise UserError(f"'{pair}' is not of the form key=value (for example method.alpha=0.3).")
     try:
-        value: Any = yaml.safe_load(text)
+        value: Any = _plain_yaml(text)
     except yaml.YAMLError:
         value = text
+    except ValueError as error:
+        raise UserError(f"'{clipped(pair)}' can't be used: {error}.") from None
     return nested(key.strip(), value)
 
 
@@ -145,8 +193,10 @@ class Request:
         Args:
             suggested: values that stand where named data has its recipe; what the user said wins.
         """
-        base = _for_method(suggested or {}, self.config.method.name) or self.recipe
-        config = _updated(self.config, _unsaid(suggested and base, self.user))
+        if suggested is None:
+            return scale_phases(self.config, self.recipe, self.user)
+        base = _for_method(suggested, self.config.method.name)
+        config = _updated(self.config, _unsaid(base, self.user))
         return scale_phases(config, base, self.user)
 
 
@@ -172,16 +222,18 @@ def ask(
         raise UserError(f"Two data sets are named: {data} and data.name={said['name']}.")
     if said["kind"] != kind:
         raise UserError(
-            f"data.kind={said['kind']} is not possible: {data} is of the kind {kind}, which "
-            "follows from its name. Leave data.kind out."
+            f"data.kind={said['kind']} is not valid: {data} is of the kind {kind}, which follows "
+            "from its name. Leave data.kind out."
         )
     user["data"] = said
+    if user["model"].get("train") == "auto":  # what is chosen for who says nothing
+        user["model"] = {key: v for key, v in user["model"].items() if key != "train"}
     chosen = user.pop("recipe", None)
     chosen = recipe or chosen
     method = str(user["method"].get("name") or "josrc")
     base: Values = {}
     if kind.is_named:
-        base = _for_method(load_recipe(_recipe_file(data, chosen)), method)
+        base = _for_method(_recipe_of(data, chosen), method)
     elif chosen not in (None, OWN_IMAGES):  # as a run's config.yaml has it
         raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
     return Request(build(merge(base, merge(user, {"method": {"name": method}}))), user, base)
@@ -189,9 +241,8 @@ def ask(
 
 def build(values: Values) -> RunConfig:
     """Values as a configuration, if they make one."""
-    from josrc.methods import get_method
-
-    settings = validate(get_method(values["method"]["name"]).Settings, values["method"], "method")
+    kind = settings_of(str(values["method"]["name"]))
+    settings = validate(kind, values["method"], "method")
     return validate(RunConfig, {**values, "method": settings})
 
 
@@ -209,8 +260,8 @@ def scale_phases(config: RunConfig, recipe: Values, user: Values) -> RunConfig:
 def load_run_config(folder: RunFolder) -> RunConfig:
     """The configuration a run folder holds, exactly as it was resolved."""
     path = folder.config
-    if not path.is_file():
-        raise UserError(f"{path} does not exist: {path.parent} is not a josrc run folder.")
+    check_run(path.parent)
+    folder.check_links()
     values = read_yaml(path)
     if not isinstance(values.get("method"), dict) or "name" not in values["method"]:
         raise UserError(f"{path} names no method: it is not the configuration of a run.")
@@ -248,15 +299,32 @@ def _sentences(
         elif problem["type"] == "literal_error":
             choices = re.findall("'([^']*)'", problem["msg"])
             hint = closest(str(problem["input"]), choices)
-            yield f"{key}={problem['input']!r} is not possible.{hint}"
+            yield f"{key}={_shown(problem['input'])} is not valid.{hint}"
         elif problem["type"] == "no_number":
-            yield f"{key}={problem['input']!r} is not possible: {problem['msg']}."
+            yield f"{key}={_shown(problem['input'])} is not valid: {problem['msg']}."
         elif problem["type"] == "value_error":
             yield str(problem["ctx"]["error"])
         elif problem["type"] == "missing":
             yield f"'{key}' is missing."
         else:
-            yield f"{key}={problem['input']!r}: {problem['msg']}."
+            yield f"{key}={_shown(problem['input'])}: {problem['msg']}."
+
+
+def _shown(value: Any) -> str:
+    """A value that somebody wrote, if it is not too long to be shown."""
+    return clipped(repr(value))
+
+
+def _recipe_of(data: str, chosen: object) -> Values:
+    """The settings of a data set: its file, or what another package brings with it."""
+    from josrc.data.registry import find_dataset
+
+    known = find_dataset(data)
+    if known is None or known.recipe is None:
+        return load_recipe(_recipe_file(data, chosen))
+    if chosen is not None:
+        raise UserError(f"{data} has no recipe '{chosen}': it comes from another package.")
+    return dict(known.recipe)
 
 
 def _recipe_file(data: str, recipe: object) -> str:
@@ -272,7 +340,7 @@ def _recipe_file(data: str, recipe: object) -> str:
 
 
 def _check_sections(layer: Mapping[str, Any]) -> None:
-    """A section is no value, and a value no section: a stronger layer would hide the mistake."""
+    """A section is not a value, nor a value a section: a stronger layer would hide it."""
     for key, value in layer.items():
         if key not in RunConfig.model_fields:
             continue
@@ -284,7 +352,7 @@ def _check_sections(layer: Mapping[str, Any]) -> None:
             first = next(iter(model.model_fields))
             raise UserError(f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., say.")
         if not section and isinstance(value, Mapping):
-            raise UserError(f"Unknown key '{key}.{next(iter(value), '')}': {key} is no section.")
+            raise UserError(f"Unknown key '{key}.{next(iter(value), '')}': {key} is not a section.")
 
 
 def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel]:
@@ -317,10 +385,26 @@ def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, in
 
 
 def _for_method(values: Mapping[str, Any], method: str) -> Values:
-    """Values of a recipe with its part for a method laid over them."""
+    """Values of a recipe, over them what a method brings along, and the recipe's part for it."""
     base = dict(values)
     special = base.pop("methods", {})
-    return merge(base, special.get(method, {}))
+    learned = base.pop("learned", base.get("model", {}).get("pretrained", False))
+    brought = _brought_along(method, base)
+    if learned:  # rates that are right from scratch would wipe out what was learned
+        brought.pop("optimizer", None)
+    return merge(merge(base, brought), special.get(method, {}))
+
+
+def _brought_along(method: str, recipe: Mapping[str, Any]) -> Values:
+    """The defaults of a method, their lengths in epochs of the recipe."""
+    from josrc.methods import get_method
+
+    values = {} if method == SCAN else merge({}, get_method(method).defaults)
+    length = phase_of(OptimizerConfig.model_fields["decay_start"])
+    if length and "decay_start" in values.get("optimizer", {}) and "epochs" in recipe:
+        start = round(values["optimizer"]["decay_start"] * recipe["epochs"] / length)
+        values = merge(values, nested("optimizer.decay_start", start))
+    return values
 
 
 def _unsaid(values: Mapping[str, Any] | None, user: Mapping[str, Any]) -> Values:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from josrc.config import RunConfig
+from josrc.config import SCAN, RunConfig
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.runs.predictor import Predictor
 from josrc.runs.resolve import load_run_config
-from josrc.verdicts.table import NUMBERS, read_verdicts
+from josrc.verdicts.table import NUMBERS, read_verdicts, verdicts_of
 
 if TYPE_CHECKING:
     import pandas
@@ -40,24 +40,25 @@ class Run:
         folder = RunFolder(Path(path))
         config = load_run_config(folder)
         if not folder.summary.is_file():
-            raise UserError(f"{path} has not finished. Go on with it: josrc resume {path}")
+            folder.check_free()
+            raise UserError(f"{path} has not finished. Resume it: josrc resume {path}")
         return cls(folder.path, config, folder.read_summary())
 
     @property
     def metrics(self) -> list[Row]:
-        """A mapping an epoch, with the columns of ``metrics.csv``."""
+        """A mapping per epoch, with the columns of ``metrics.csv``."""
         return RunFolder(self.path).read_metrics()
 
     def verdicts(self) -> pandas.DataFrame:
         """The lines of ``audit/verdicts.csv``, indexed by id."""
         import pandas
 
-        lines = pandas.concat(read_verdicts(self.path / "audit" / "verdicts.csv"))
+        lines = pandas.concat(read_verdicts(verdicts_of(self.path / "audit")))
         return lines.astype(dict.fromkeys(NUMBERS, float)).set_index("id")
 
     @property
     def audit(self) -> dict[str, Any] | None:
-        """The content of ``audit/summary.json``; none for a run that has no verdicts yet."""
+        """The content of ``audit/summary.json``; ``None`` for a run without verdicts."""
         return RunFolder(self.path).read_audit()
 
     @property
@@ -67,6 +68,11 @@ class Run:
 
     def predictor(self, last: bool = False) -> Predictor:
         """The networks with their best weights, or their last, and what they expect of images."""
+        if self.config.method.name == SCAN:
+            raise UserError(
+                f"{self.path} is a scan and has no network of its own. Train one: josrc train "
+                f"{self.config.data.place}"
+            )
         folder = RunFolder(self.path)
         return Predictor(self.config, folder.last if last else folder.best)
 

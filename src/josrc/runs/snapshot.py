@@ -6,7 +6,6 @@ label it had, so that whatever was found out about it can be told and used later
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,17 +17,19 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from josrc._console import Terminal
-from josrc._io import UNREADABLE, readable, seen_from, write_npz
-from josrc.config import DataKind, RunConfig
+from josrc._io import is_url, located, seen_from, write_npz
+from josrc._reading import check_array, read_arrays
+from josrc.config import DataConfig, DataKind, RunConfig
 from josrc.data.assemble import part_of
 from josrc.data.image_files import ImageFiles
 from josrc.data.images import ArrayImages
 from josrc.data.label_files import read_truth, write_noise_file
-from josrc.data.packed_strings import Index, PackedStrings
+from josrc.data.packed_strings import Index, PackedStrings, read_strings
 from josrc.data.prepare import spec_of_files
 from josrc.data.readers import read_table
 from josrc.data.readers.arrays import source_of
-from josrc.data.readers.manifest import is_manifest
+from josrc.data.readers.manifest import lists_images
+from josrc.data.readers.places import home_of
 from josrc.data.readers.table import TEST, TRAIN, VAL, Table
 from josrc.data.registry import kind_of, open_source
 from josrc.data.source import Source
@@ -36,9 +37,10 @@ from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.runs.data import has_untrusted_labels, read_images
 from josrc.runs.resolve import load_run_config
+from josrc.verdicts.table import verdicts_of
 
-# Names that are told of many.
-EXAMPLES = 3
+# Names that are listed when there are many.
+MAX_EXAMPLES = 3
 
 
 def write_record(path: Path, source: Source) -> None:
@@ -67,18 +69,20 @@ def _names(source: Source) -> Iterable[str]:
     return source.paths
 
 
-def read_record(path: Path, root: Path) -> Table:
+def read_record(path: Path, root: Path | str) -> Table:
     """The samples of a run, training samples first; their paths begin at ``root``."""
-    with (
-        readable(path, "can't be read", UNREADABLE),
-        path.open("rb") as file,
-        np.load(file, allow_pickle=False) as arrays,
-    ):
-        ids, names, classes = (
-            PackedStrings(arrays[key].tobytes(), arrays[f"{key}_ends"])
-            for key in ("ids", "names", "classes")
-        )
-        labels, split = arrays["labels"], arrays["split"]
+    texts = ("ids", "names", "classes")
+    needed = ["labels", "split", *texts, *(f"{key}_ends" for key in texts)]
+    arrays = read_arrays(path, needed=needed)
+    ids, names, classes = (read_strings(path, arrays, key) for key in texts)
+    high = {"labels": len(classes) - 1, "split": VAL}
+    for key, most in high.items():
+        check_array(path, arrays, key, "iu", length=len(ids), low=0, high=most)
+    check_array(path, arrays, "names_ends", "iu", length=len(ids))
+    labels, split = arrays["labels"].astype(np.int64), arrays["split"].astype(np.int64)
+    sound = len(ids) and (np.diff(split) >= 0).all() and len(set(classes)) == len(classes)
+    if not sound:
+        raise UserError(f"{path} is damaged: its samples or classes are not in their order.")
     return Table(ImageFiles(names, root), labels, list(classes), ids, split)
 
 
@@ -106,20 +110,22 @@ class Changes:
         """Whether not a single sample is left."""
         return len(self.gone) == len(self.names) > 0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """How many are gone, new and called otherwise since the training, with a few names."""
-        gone = [self.names[int(row)] for row in self.gone[:EXAMPLES]]
+        gone = [self.names[int(row)] for row in self.gone[:MAX_EXAMPLES]]
         parts = [
             f"{count:,} {'image is' if count == 1 else 'images are'} {what} ({_some(names, count)})"
             for what, count, names in (
                 ("gone", len(self.gone), gone),
-                ("new", len(self.new), self.new[:EXAMPLES]),
+                ("new", len(self.new), self.new[:MAX_EXAMPLES]),
             )
             if count
         ]
         if self.relabelled:
             has = "image has" if self.relabelled == 1 else "images have"
-            parts.append(f"{self.relabelled:,} {has} got another label, which the run does not use")
+            parts.append(
+                f"{self.relabelled:,} {has} a different label now, which the run does not use"
+            )
         return f"Since the training {' and '.join(parts)}."
 
 
@@ -136,35 +142,31 @@ def compare(
         table: the samples, from the run's folder.
         present: what is there now, by the same ids; none where only the files can be looked for.
         skipped: files that gave no image when the run began, and are not new.
-        labelled: the run was trained on the labels that the data had, so that others are told.
+        labelled: the run was trained on the labels that the data had, so that others are reported.
     """
     files = table.files
     if present is None:
-        return table, Changes(_missing(files), [], table.ids)
+        return table, Changes(files.missing(), [], table.ids)
     now = present.files
     found = table.ids.found_in(present.ids)
     names = (now.names[p] if p >= 0 else files.names[i] for i, p in enumerate(found.tolist()))
-    files = ImageFiles(PackedStrings.of(names), now.root)
+    files = now.renamed(PackedStrings.of(names), found)
     known = np.zeros(len(present.ids), dtype=bool)
     known[found[found >= 0]] = True
     unknown = np.flatnonzero(~known & (present.labels >= 0) & (present.split != TEST)).tolist()
     new = [present.ids[i] for i in unknown if now.location(i) not in skipped]
-    gone = np.union1d(np.flatnonzero(found < 0), _missing(files))
+    gone = np.union1d(np.flatnonzero(found < 0), files.missing())
     known_still = (found >= 0) & (present.labels[found] >= 0)
-    relabelled = int((relabelled_in(present, table, found) & known_still).sum()) if labelled else 0
+    relabelled = (
+        int((find_relabelled(present, table, found) & known_still).sum()) if labelled else 0
+    )
     return replace(table, images=files), Changes(gone, new, table.ids, relabelled)
 
 
-def relabelled_in(present: Table, table: Table, found: Index) -> NDArray[np.bool_]:
+def find_relabelled(present: Table, table: Table, found: Index) -> NDArray[np.bool_]:
     """Which samples of a run are called otherwise where they were found, ``(N,)``."""
     then, now = (np.array([*each.class_names, ""]) for each in (table, present))
     return np.asarray(then[table.labels] != now[present.labels[found]])
-
-
-def _missing(files: ImageFiles) -> Index:
-    """Images whose files are not there."""
-    missing = [i for i in range(len(files)) if not os.path.exists(files.location(i))]  # noqa: PTH110
-    return np.array(missing, dtype=np.int64)
 
 
 def with_tests(source: Source, present: Table, skipped: Collection[str]) -> Source:
@@ -182,12 +184,14 @@ def with_tests(source: Source, present: Table, skipped: Collection[str]) -> Sour
 # --- where it is now -----------------------------------------------------------------------------
 
 
-def moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
+def find_moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
     """The configuration with the place where the data is now.
 
     Of own images that is their folder or manifest, or the folder that holds it.
     """
-    original = config.data.original_path
+    kind, original = config.data.kind, config.data.original_path
+    if original is None and kind.is_list:  # an address, or several files
+        original = Path(config.data.name)
     if data_root is None and original is None:
         return config
     found: dict[str, Any] = {"root": None}
@@ -197,8 +201,8 @@ def moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
             if not root.exists():
                 raise UserError(f"--data-root {data_root} does not exist.")
             inside = root / original.name
-            other = root.name != original.name and inside.is_dir()
-            if root.is_dir() and (config.data.kind is DataKind.MANIFEST or other):
+            other = root.name != original.name and inside.exists()
+            if root.is_dir() and ((kind.is_list and kind is not DataKind.SHARDS) or other):
                 root = inside
             found = {
                 "root": root,
@@ -207,11 +211,11 @@ def moved(config: RunConfig, data_root: str | Path | None) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=found)})
 
 
-def _home(path: Path | None) -> Path:
-    """The folder where paths of own images begin."""
+def _home(data: DataConfig, path: Path | None) -> Path | str:
+    """Where paths of own images begin."""
     if path is None:
-        return Path()
-    return path.parent if is_manifest(path) else path
+        return home_of(data.name) if data.kind.is_list else Path()
+    return path.parent if lists_images(path) else path
 
 
 def check_place(config: RunConfig) -> None:
@@ -220,15 +224,25 @@ def check_place(config: RunConfig) -> None:
         raise UserError(f"{config.data.path} does not exist. If it has moved: --data-root NEW.")
 
 
-def skipped_now(folder: RunFolder, config: RunConfig) -> list[str]:
+def find_skipped(folder: RunFolder, config: RunConfig) -> list[str]:
     """Files that gave no image when a run began, where they are now."""
-    before, now = _home(config.data.original_path), _home(config.data.path)
-    return [str(now / seen_from(before, path)) for path in folder.read_skipped()]
+    data = config.data
+    before, now = _home(data, data.original_path), _home(data, data.path)
+    return [located(now, _inside(before, path)) for path in folder.read_skipped()]
+
+
+def _inside(home: Path | str, path: str) -> str:
+    """A path as seen from where paths began; an address outside of it stays."""
+    if is_url(str(home)):
+        return path.removeprefix(f"{home}/")
+    return seen_from(Path(home), path)
 
 
 def present_table(config: RunConfig) -> Table | None:
     """What a run's folder or manifest holds now; none where there is none, or nothing in it."""
     path = config.data.path
+    if path is None and config.data.kind.is_list:
+        return read_table(config.data)
     if path is None or not path.exists():
         return None
     try:
@@ -244,20 +258,22 @@ def check_unchanged(folder: RunFolder, config: RunConfig) -> None:
     present = present_table(config)
     if present is None or not folder.samples.is_file():
         return
-    table = read_record(folder.samples, _home(config.data.path))
-    changes: Changes = compare(table, present, set(skipped_now(folder, config)))[1]
-    begun = f"{folder.path} goes on only with the images and labels it began with"
+    table = read_record(folder.samples, _home(config.data, config.data.path))
+    changes: Changes = compare(table, present, set(find_skipped(folder, config)))[1]
+    begun = f"{folder.path} can only be resumed with the images and labels it started with"
     if changes:
-        raise UserError(f"{changes.told()} {begun}: put them back as they were, or train anew.")
+        raise UserError(
+            f"{changes.describe()} {begun}: put them back as they were, or start a new run."
+        )
     held = table.split == VAL
     # Labels of training samples come from the run's folder; they are numbers of classes.
     found = table.ids.found_in(present.ids)
-    relabelled = int(relabelled_in(present, table, found)[held].sum())
+    relabelled = int(find_relabelled(present, table, found)[held].sum())
     if relabelled or not set(table.class_names) <= set(present.class_names):
         what = f"{relabelled:,} labels of held-out images" if relabelled else "The classes"
         raise UserError(
             f"{what} in {config.data.place} have changed since the training. {begun}: put them "
-            "back as they were, or train anew."
+            "back as they were, or start a new run."
         )
 
 
@@ -280,13 +296,13 @@ def source_of_run(
         source = open_source(data)
     elif pair is None:
         raise UserError(
-            f"{folder.path} was trained on images in memory. Go on with it from Python: "
+            f"{folder.path} was trained on images in memory. Resume it from Python: "
             "josrc.resume(path, data=(X, y)), and test=(X_test, y_test) if it had them."
         )
     else:
         source = source_of(pair, data, config.model.name, test)
     if not source.images.in_memory:
-        known = skipped_now(folder, config)
+        known = find_skipped(folder, config)
         return read_images(source, config.model_copy(update={"data": data}), console, known)
     if not folder.noise.is_file():
         write_noise_file(folder.noise, source.given, source.true, source.kind, source.digest)
@@ -317,8 +333,8 @@ class OpenRun:
         )
         if rows != expected:
             raise UserError(
-                f"{self.folder.audit / 'verdicts.csv'} has {rows:,} samples, but the data has "
-                f"{expected:,}. Write it anew: josrc audit {self.folder.path}"
+                f"{verdicts_of(self.folder.audit)} has {rows:,} samples, but the data has "
+                f"{expected:,}. Write it again: josrc audit {self.folder.path}"
             )
 
     def check_images(self) -> None:
@@ -344,11 +360,11 @@ def open_run(
         pair: the images and labels that the run began with, if it was such a pair.
     """
     folder = RunFolder(Path(path))
-    config = moved(load_run_config(folder), data_root)
+    config = find_moved(load_run_config(folder), data_root)
     if pair is not None or not folder.samples.is_file():
         if config.data.kind is DataKind.ARRAYS and pair is None:
             raise UserError(
-                f"{path} was trained on images in memory, and they are gone. What josrc found out: "
+                f"{path} was trained on images in memory, and they are gone. Its verdicts: "
                 "josrc.Run.load(path).verdicts(). Its report was written when it ended; to write "
                 "it again from Python: josrc.report(path, data=(X, y))."
             )
@@ -356,13 +372,20 @@ def open_run(
         lean = config.model_copy(update={"data": opened})
         source = source_of_run(folder, lean, Terminal(quiet=True), pair)
         return OpenRun(folder, config, source)
-    table, present = read_record(folder.samples, _home(config.data.path)), present_table(config)
-    skipped = set(skipped_now(folder, config)) if folder.skipped.is_file() else set()
+    home = _home(config.data, config.data.path)
+    table, present = read_record(folder.samples, home), present_table(config)
+    skipped = set(find_skipped(folder, config)) if folder.skipped.is_file() else set()
     as_labelled = config.data.noise == "none" and config.data.noise_file is None
     table, changes = compare(table, present, skipped, as_labelled)
     source = _recorded_source(table, config)
     if folder.noise.is_file():
-        source = replace(source, true=read_truth(folder.noise))
+        true = read_truth(folder.noise)
+        if true is not None and len(true) != len(source):
+            raise UserError(
+                f"{folder.noise} is damaged: it holds the truth of {len(true):,} samples, and the "
+                f"run has {len(source):,}."
+            )
+        source = replace(source, true=true)
     if present is not None and config.data.test is None:
         source = with_tests(source, present, skipped)
     return OpenRun(folder, config, source, changes)

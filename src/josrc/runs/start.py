@@ -1,4 +1,4 @@
-"""Runs as objects: start one, go on with one, look at one."""
+"""Runs as objects: start one, resume one, look at one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rich.console import Console, RenderableType
 from josrc import distributed
 from josrc._console import Terminal, say
 from josrc.config import DataKind, RunConfig
+from josrc.data.annotations import Annotations
 from josrc.data.duplicates import tally
-from josrc.data.readers.arrays import ARRAYS_NAME, source_of
+from josrc.data.readers.arrays import ARRAYS_NAME, normalised, source_of
 from josrc.data.registry import check_root, full_name, kind_of, open_source
 from josrc.data.source import Source
 from josrc.engine.device import choose_device
@@ -24,7 +25,7 @@ from josrc.engine.listeners.progress import SlowRunHint, TimeEstimate, create_pr
 from josrc.engine.run_folder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
 from josrc.errors import UserError, closest
-from josrc.runs.audit import gather_evidence, held_out_answers, report
+from josrc.runs.audit import gather_evidence, held_out_answers, out_of_fold, report
 from josrc.runs.auto import sized_values
 from josrc.runs.data import (
     create_checked_method,
@@ -32,14 +33,20 @@ from josrc.runs.data import (
     read_images,
     with_noise_rate,
 )
+from josrc.runs.inject import with_injected
 from josrc.runs.intro import introduce
+from josrc.runs.network import choose_network
+from josrc.runs.pace import epochs_that_fit
 from josrc.runs.plots import PlotWriter, plot_views
 from josrc.runs.resolve import Values, ask, load_run_config, merge, nested
 from josrc.runs.run import Run
-from josrc.runs.snapshot import moved, source_of_run, write_record
+from josrc.runs.snapshot import find_moved, source_of_run, write_record
+from josrc.verdicts.consensus import check_crowdlab, write_consensus
 from josrc.verdicts.duplicates import DUPLICATES, write_duplicates
+from josrc.verdicts.feature_map import write_map
 from josrc.verdicts.judge_run import write_audit
 from josrc.verdicts.report.page import NoPicturesError, write_report
+from josrc.verdicts.table import verdicts_of
 
 # What a run is trained on: a name, a path, or images and labels.
 Data = str | Path | Sequence[Any]
@@ -54,6 +61,7 @@ OPTIONS = {
     "model": "model.name",
     "pretrained": "model.pretrained",
     "weights": "model.weights",
+    "train": "model.train",
     "image_size": "model.image_size",
     "epochs": "epochs",
     "batch_size": "batch_size",
@@ -64,6 +72,10 @@ OPTIONS = {
     "val": "data.val",
     "path_column": "data.path_column",
     "label_column": "data.label_column",
+    "annotator_column": "data.annotator_column",
+    "annotator_columns": "data.annotator_columns",
+    "group_column": "data.group_column",
+    "whole_labels": "data.whole_labels",
     "allow_outside": "data.allow_outside",
     "allow_skipped": "data.allow_skipped",
     "workers": "data.workers",
@@ -79,7 +91,7 @@ def configure(
     layers: Sequence[Mapping[str, Any]] = (),
     **options: Any,
 ) -> RunConfig:
-    """The configuration of a run; options that are none keep what recipe and layers say."""
+    """The configuration of a run; options that are ``None`` keep what recipe and layers say."""
     return plan(data, recipe=recipe, layers=layers, **options)[0]
 
 
@@ -88,9 +100,14 @@ def plan(
     *,
     recipe: str | None = None,
     layers: Sequence[Mapping[str, Any]] = (),
+    console: Console | None = None,
     **options: Any,
 ) -> tuple[RunConfig, Source | None]:
-    """The configuration of a run, and own images already opened: their number decides settings."""
+    """The configuration of a run, and own images already opened: their number decides settings.
+
+    With a ``console`` the run is about to begin: some steps are timed, so that one on a CPU ends
+    soon, and what was chosen is reported there.
+    """
     if isinstance(data, str | Path):
         pair, test = None, None
         kind = kind_of(str(data))
@@ -98,6 +115,7 @@ def plan(
     else:
         pair, test = data, options.pop("test", None)
         name, kind = ARRAYS_NAME, DataKind.ARRAYS
+    options = with_injected(options, kind)
     request = ask(name, kind, recipe, [*layers, _chosen(options)])
     asked = request.config
     check_loggers(asked.log)
@@ -109,15 +127,25 @@ def plan(
         source = open_source(asked.data)
     else:
         source = source_of(pair, asked.data, asked.model.name, test)
-    return request.resolve(sized_values(source, asked.model)), source
+    network = choose_network(source, asked.model, request.user["model"], asked.device)
+    if pair is not None and network.name != asked.model.name:
+        source = normalised(source, network.name)
+    config = request.resolve(sized_values(source, network))
+    if console is None:
+        return config, source
+    for reason in network.reasons:
+        say(console, reason)
+    if "epochs" not in request.user and (epochs := epochs_that_fit(config, source, console)):
+        config = request.resolve(sized_values(source, network, epochs))
+    return config, source
 
 
 def _chosen(options: Mapping[str, Any]) -> Values:
-    """Options as nested values; those that are none say nothing."""
+    """Options as nested values, without those that are ``None``."""
     chosen: Values = {}
     for option, value in options.items():
         if option not in OPTIONS:
-            raise UserError(f"Unknown option '{option}'.{closest(option, list(OPTIONS))}")
+            raise UserError(f"Unknown option '{option}'.{closest(option, [*OPTIONS, 'inject'])}")
         if value is not None:
             chosen = merge(chosen, nested(OPTIONS[option], value))
     return chosen
@@ -128,7 +156,10 @@ def _check_known(config: RunConfig) -> None:
     fields = type(config.data).model_fields
     if config.data.kind is DataKind.PUBLISHED:
         return
-    for key in ("test", "val", "path_column", "label_column", "allow_outside"):
+    columns = (
+        "path_column", "label_column", "annotator_column", "annotator_columns", "group_column",
+    )  # fmt: skip
+    for key in ("test", "val", *columns, "whole_labels", "allow_outside"):
         if getattr(config.data, key) != fields[key].default:
             raise UserError(
                 f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
@@ -146,7 +177,7 @@ def train(
     quiet: bool = True,
     **options: Any,
 ) -> Run:
-    """Train on a data set and leave a run folder.
+    """Train on a data set and write a run folder.
 
     Args:
         data: name of a data set, or a path; or images and labels as a pair ``(X, y)``, X being an
@@ -156,7 +187,8 @@ def train(
         recipe: ``plain`` or ``augmented``, where the data set has more than one recipe.
         settings: any configuration keys, ``{"method.alpha": 0.3}``.
         quiet: show no progress.
-        **options: ``noise``, ``rate``, ``method``, ``model``, ``epochs``, ``seed``, ``device``,
+        **options: ``noise`` and ``rate`` (named data), ``inject`` (own images,
+            ``symmetric:0.2``), ``method``, ``model``, ``epochs``, ``seed``, ``device``, ``train``,
             ``test``, ``val`` ...; for pairs ``test`` is another pair.
 
     Returns:
@@ -164,8 +196,8 @@ def train(
     """
     layers = [nested(key, value) for key, value in (settings or {}).items()]
     folder = Path(out) if out else None
-    config, source = plan(data, recipe=recipe, layers=layers, **options)
     console = Terminal(quiet=quiet or not distributed.is_main())
+    config, source = plan(data, recipe=recipe, layers=layers, console=console, **options)
     return start(config, folder, overwrite=overwrite, console=console, source=source)
 
 
@@ -177,21 +209,36 @@ def start(
     overwrite: bool = False,
     console: Console,
     source: Source | None = None,
+    hearing: Sequence[Listener] = (),
 ) -> Run:
-    """Begin a run; ``source`` is its data, where that is already open."""
+    """Start a run.
+
+    Args:
+        config: what to run.
+        out: the run folder.
+        overwrite: replace an existing one.
+        console: where progress is shown.
+        source: its data, where that is already open.
+        hearing: further listeners.
+    """
     if source is None:
         source = distributed.main_first(lambda: open_source(config.data))
+    if source.annotations is not None:
+        check_crowdlab()
     folder = distributed.broadcast(lambda: _prepared_folder(out, config, overwrite))
     method = distributed.main_first(partial(create_checked_method, config, source))
     if not source.images.in_memory:
-        source = _read_once(source, config, console)
+        source = read_images(source, config, console)
     config = with_noise_rate(config, source)
-    trainer = Trainer(config, source, folder, _listeners(folder, config, console), method=method)
+    hear = [*_listeners(folder, config, console), *hearing]
+    trainer = Trainer(config, source, folder, hear, method=method)
     with _locked(folder):
         if distributed.is_main():
             folder.clear()
             if source.images.has_paths and not config.data.kind.is_named:
                 write_record(folder.samples, source)
+            if (annotations := source.all_annotations()) is not None:
+                annotations.write(folder.annotations)
             if source.duplicates is not None:
                 write_duplicates(folder.audit / DUPLICATES, source.listed_duplicates())
             folder.create(config, source, trainer.device)
@@ -205,20 +252,20 @@ def start(
 
 
 def _prepared_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunFolder:
-    """A folder for a new run, which never costs anybody the work of a review."""
+    """A folder for a new run; one with decisions of a review is never overwritten."""
     folder = prepare_folder(out, config, overwrite)
     folder.check_undecided()
     return folder
 
 
 def _listeners(folder: RunFolder, config: RunConfig, console: Console) -> list[Listener]:
-    """Who hears of a run: of several processes nobody but the first speaks."""
+    """The listeners of a run; of several processes only the first one prints."""
     if not distributed.is_main():
         return []
     on_cpu = choose_device(config.device).type == "cpu"
     return [
         *listeners(folder, console, config.method.name, on_cpu=on_cpu),
-        *create_loggers(config, folder.path),
+        *create_loggers(config, folder.path, partial(say, Terminal(stderr=True))),
     ]
 
 
@@ -236,31 +283,33 @@ def resume(
     data_root: str | Path | None = None,
     device: str | None = None,
     quiet: bool = True,
+    hearing: Sequence[Listener] = (),
 ) -> Run:
-    """Go on with a run that was interrupted, to the end it would have had.
+    """Resume an interrupted run; it ends as it would have without the interruption.
 
     Args:
         path: the run folder.
-        data: the pair of images and labels that the run began with, if it was one.
-        test: and the one that it is tested on.
+        data: the pair of images and labels that the run started with, if it was one.
+        test: the pair that it is tested on, likewise.
         data_root: where the data is now, if it has moved.
-        device: another device than the run began on.
+        device: if not the one that the run started on.
         quiet: show no progress.
+        hearing: further listeners.
     """
     console = Terminal(quiet=quiet or not distributed.is_main())
     folder = RunFolder(Path(path))
-    config = moved(load_run_config(folder), data_root)
+    config = find_moved(load_run_config(folder), data_root)
     if folder.summary.is_file():
         say(console, f"{path} has finished: nothing to resume.")
-        judged, shown = folder.audit / "verdicts.csv", folder.audit / "report.html"
-        if distributed.is_main() and judged.is_file() and not shown.is_file():
+        judged, shown = verdicts_of(folder.audit), folder.audit / "report.html"
+        if distributed.is_main() and judged.exists() and not shown.is_file():
             report(path, data=data, data_root=data_root)  # stopped before it was written
         return Run.load(path)
     if device is not None:
         config = config.model_copy(update={"device": device})
     with _locked(folder):
         source = source_of_run(folder, config, console, data, test)
-        hear = _listeners(folder, config, console)
+        hear = [*_listeners(folder, config, console), *hearing]
         trainer = Trainer(config, source, folder, hear, resuming=True)
         if source.test_images is None and any(row.get("test_accuracy") for row in trainer.rows):
             raise UserError(
@@ -271,13 +320,6 @@ def resume(
         return complete(trainer)
 
 
-def _read_once(source: Source, config: RunConfig, console: Console) -> Source:
-    """Own images checked by the first process; the others take its word for which are sound."""
-    own = read_images(source, config, console) if distributed.is_main() else None
-    skipped = distributed.broadcast(lambda: [path for path, _ in own.skipped or ()] if own else [])
-    return read_images(source, config, console, skipped) if own is None else own
-
-
 def complete(trainer: Trainer) -> Run:
     """Show what the network will see, train to the end, and judge every sample."""
     folder, state = trainer.folder, trainer.state
@@ -286,10 +328,16 @@ def complete(trainer: Trainer) -> Run:
 
     def finish(summary: dict[str, Any]) -> None:
         held_out = held_out_answers(state) if has_untrusted_labels(trainer.source.val) else None
-        evidence = gather_evidence(state, trainer.source)
+        evidence, made = gather_evidence(state, trainer.source)
+        annotated = folder.annotations.is_file()
+        probabilities = out_of_fold(state, trainer.source, held_out) if annotated else None
         if distributed.is_main():
             evidence.write(folder.evidence)
             write_audit(folder.audit, state.ledger.arrays(), trainer.source, evidence, held_out)
+            write_map(folder.audit, made)
+            if probabilities is not None:
+                annotations = Annotations.read(folder.annotations)
+                write_consensus(folder.audit, annotations, probabilities, trainer.source)
             with suppress(NoPicturesError):  # they went away meanwhile: verdicts need none
                 write_report(folder, trainer.config, trainer.source, summary)
 
@@ -305,7 +353,7 @@ def listeners(
     *,
     on_cpu: bool = False,
 ) -> list[Listener]:
-    """Who hears of a run: its pictures, and its progress on a console, below that of its suite.
+    """The listeners of a run: its pictures, and its progress on a console, below that of its suite.
 
     Of a long one on a CPU it is also said what would make it shorter.
     """
