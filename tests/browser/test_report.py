@@ -207,3 +207,49 @@ def brightness(colour: str) -> float:
     parts = [int(part) / 255 for part in colour[4:-1].split(",")]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def leaked(run: Path) -> Path:
+    """A run whose images 0 and 1 are copies with different labels, and 2 and 5 near ones."""
+    rows = [
+        (1, "training", 0, "exact", 1.0),
+        (1, "training", 1, "exact", 1.0),
+        (2, "training", 2, "near", 0.912),
+        (2, "test", 5, "near", 0.912),
+    ]
+    labels = ["cat", HOSTILE, "dog", "dog"]
+    lines = [
+        f'{group},{part},{row},/p/{row}.png,"{label}",,{kind},{alike}'
+        for (group, part, row, kind, alike), label in zip(rows, labels, strict=True)
+    ]
+    header = "group,part,row,path,given_label,verdict,kind,similarity"
+    (run / "audit" / "duplicates.csv").write_text("\n".join([header, *lines]) + "\n")
+    return run
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_duplicates_stand_side_by_side(
+    audited_run: Callable[[], Path], visit: Any, width: int
+) -> None:
+    page = visit(report(leaked(audited_run())), width=width, height=844)
+    page.get_by_role("link", name="Duplicates").click()
+    groups = page.locator(".copies > li")
+    assert groups.count() == 2
+    first, second = (groups.nth(number) for number in (0, 1))
+    assert first.locator(".badge").all_inner_texts() == ["different labels", "exact"]
+    assert second.locator(".badge").all_inner_texts() == [
+        "training and test",
+        "near, similarity 0.91",
+    ]
+    pictures = first.locator("figure")
+    left, right = (pictures.nth(number).bounding_box() for number in (0, 1))
+    assert left["y"] == right["y"]
+    assert left["x"] + left["width"] <= right["x"]
+    assert right["x"] + right["width"] <= width
+    assert first.locator("img").count() == 2
+    assert second.locator(".missing").inner_text() == "no image"  # the run has no test images
+    assert HOSTILE in first.inner_text()
+
+
+def test_without_duplicates_there_is_no_such_part(page: Any) -> None:
+    assert page.locator("#copies").count() == 0

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from josrc.cli.main import main
-from josrc.review.decisions import wilson_interval
 from josrc.review.index import spot_check
+from josrc.review.queues import wilson_interval
 
 pytestmark = pytest.mark.browser
 
@@ -87,7 +87,7 @@ def test_a_spot_check_shows_no_verdict_before_the_decision(
     assert "Because" not in page.locator("#reason").inner_text()
     assert page.locator("[data-action=accept]").is_hidden()
     page.keyboard.press("a")
-    page.locator("#message.shown", has_text="nothing to accept in the spot check").wait_for()
+    page.locator("#message.shown", has_text="Nothing to accept in the spot check").wait_for()
     page.keyboard.press("l")
     page.keyboard.type(chosen)
     page.keyboard.press("Enter")
@@ -168,12 +168,12 @@ def test_among_several_what_is_decided_stays(
     saved(page, 4, "removed")
     saved(page, 0, "kept")
     saved(page, 8, "removed")
-    page.locator("#message", has_text="Saved: 13 images (decided before: 2)").wait_for()
+    page.locator("#message", has_text="Saved: 13 images (already decided: 2)").wait_for()
     page.keyboard.press("u")
     badge(page, 4).wait_for(state="detached")
     page.locator("#sample-0").click()
     page.locator("#sample-16").click(modifiers=["Shift"])
-    stay = "Decide on 1 image at once (decided already: 2)"
+    stay = "Decide on 1 image at once (already decided: 2)"
     assert page.locator("#aim").inner_text() == stay
     assert page.locator("#accept-text").inner_text() == f"Accept: {HOSTILE}"
     page.keyboard.press("l")
@@ -181,14 +181,14 @@ def test_among_several_what_is_decided_stays(
     page.keyboard.press("Escape")
     page.locator("#sample-0").click()
     page.locator("#sample-8").click(modifiers=["Shift"])
-    page.locator("#aim", has_text="All of these are decided already").wait_for()
+    page.locator("#aim", has_text="All of these are already decided").wait_for()
     assert page.locator("#accept-text").inner_text() == "Accept"
     enabled = page.locator(".actions button:enabled").evaluate_all("all => all.map(b => b.dataset)")
     assert enabled == [{"action": "undo"}]
     for key in ("a", "l"):
         page.keyboard.press(key)
     assert page.locator("dialog[open]").count() == 0
-    assert "decided already" not in page.locator("#message").inner_text(), "said once is enough"
+    assert "already decided" not in page.locator("#message").inner_text(), "said once is enough"
     page.locator("#sample-8").click()
     page.locator("[data-action=accept]:enabled").wait_for()
     page.keyboard.press("a")
@@ -220,7 +220,7 @@ def test_the_page_names_every_key_of_the_documentation(
     page.keyboard.press("?")
     named = set(page.locator("#help kbd").all_inner_texts())
     arrows = {"←", "→", "↑", "↓"}
-    letters = {"A", "K", "L", "R", "U", "X", "Space", "Ctrl", "Esc", "/", "?"}
+    letters = {"A", "C", "K", "L", "R", "U", "X", "Space", "Ctrl", "Esc", "/", "?"}
     assert named == arrows | letters | {"Page ↑", "Page ↓", "Home", "End"}
     page.keyboard.press("Escape")
     page.keyboard.press("End")
@@ -254,7 +254,7 @@ def test_the_end_names_the_command_that_writes_the_data(
     at(page, 0)
     page.locator("[value=out_of_distribution]").click()
     page.locator("#left", has_text="0 of 0 left").wait_for()
-    page.locator("#empty", has_text="Nothing is left to decide here.").wait_for()
+    page.locator("#empty", has_text="Nothing left to decide here.").wait_for()
     assert page.locator("#empty code").count() == 0, "nothing is decided yet"
 
     page.locator("[value=flagged]").click()
@@ -276,7 +276,7 @@ def test_the_end_names_the_command_that_writes_the_data(
     at(page, 0)
     assert page.locator("#empty").is_hidden()
     page.locator("[value=clean]").click()
-    page.locator("#empty", has_text="No sample of this tab fits").wait_for()
+    page.locator("#empty", has_text="No sample in this tab matches").wait_for()
     assert page.locator("#empty code").count() == 0
 
 
@@ -413,7 +413,7 @@ def test_names_are_never_markup(reviewed: Path, serving: Serving, visit: Visit) 
     page.locator("#given").select_option(HOSTILE)
     at(page, 0)
     page.locator("#search").fill("nothing <script>")
-    page.locator("#empty", has_text="No sample of this tab fits").wait_for()
+    page.locator("#empty", has_text="No sample in this tab matches").wait_for()
     assert page.title() == "run · josrc review"
     assert page.evaluate("document.querySelectorAll('[onerror], script:not([src]), b').length") == 0
 
@@ -428,3 +428,29 @@ def test_a_missing_image_has_a_placeholder_on_a_phone(
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator("[data-action=keep]").click()
     saved(page, 0, "kept")
+
+
+def test_a_tab_shows_where_annotators_disagree(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    lines = ["id,given_label,consensus_label,consensus_quality,annotators,disagreeing"]
+    divided = {5: "0.6,3,1", 9: "0.4,3,1", 23: "0.7,2,1"}  # 5 and 23 are clean
+    lines += [f"{row},cat,cat,{divided.get(row, '0.9,3,0')}" for row in range(24)]
+    (reviewed / "audit" / "consensus.csv").write_text("\n".join(lines) + "\n")
+    _, address = serving(reviewed)
+    page = visit(address)
+    page.get_by_role("button", name="Annotators disagree").click()
+    page.locator("#sample-23").wait_for()
+    cards = page.locator("#grid [id^=sample-]")
+    assert [card.get_attribute("id") for card in cards.all()] == [
+        "sample-23", "sample-9", "sample-5",
+    ]  # fmt: skip
+
+
+def test_of_a_single_annotator_there_is_no_such_tab(
+    reviewed: Path, serving: Serving, visit: Visit
+) -> None:
+    _, address = serving(reviewed)
+    page = visit(address)
+    page.locator("#grid [id^=sample-]").first.wait_for()
+    assert not page.get_by_role("button", name="Annotators disagree").is_visible()

@@ -20,7 +20,7 @@ from josrc.data.registry import open_source
 from josrc.review.retrain import train_again
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import plan
-from reviewing import FAST, decide, read
+from reviewing import FAST, audit_summary, decide, read
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
@@ -51,7 +51,7 @@ def test_decisions_become_a_manifest_that_trains(
     assert "22 images" in said
     assert (
         "2 relabelled (2 by decision), 2 removed (2 by decision), 1 kept (1 by decision), "
-        "19 not decided on" in said
+        "19 undecided" in said
     )
     assert f"Every change: {reviewed.parent / 'clean.changes.csv'}\n" in said
     assert f"Train again: josrc train {out} --method standard --workers 0\n" in said
@@ -85,7 +85,7 @@ TRAINED = {
         ["--model", "test_resnet", "--weights", "{home}/of you.pt", "--image-size", "32", *SHORT],
     ),
     "labels and splits are written": (
-        ["--noise", "symmetric", "--rate", "0.3", "--val", "0.2", "--method", "standard"],
+        ["--inject", "symmetric:0.3", "--val", "0.2", "--method", "standard"],
         ["--method", "standard", *SHORT],
     ),
     "what josrc chooses by itself": (
@@ -115,7 +115,7 @@ def test_the_printed_command_trains_as_the_run_was_trained(
     capsys.readouterr()
     assert josrc("apply", "first", "--out", out) == 0
     command = command_of(capsys.readouterr().out)
-    assert command == ["train", str(out), "--allow-outside", *needed]
+    assert command == ["train", str(out), *needed]
     assert josrc(*command) == 0
     (again,) = Path("runs").iterdir()
     assert sections(again) == sections(Path("first"))
@@ -167,10 +167,11 @@ def test_sure_verdicts_count_where_nobody_has_decided(
         "4 relabelled (4 by verdict), 1 removed (1 by decision), 1 kept" in capsys.readouterr().out
     )
     classes = [
-        {"class": name, "samples": 12, "clean": clean, "noise_rate": 1 - clean / 12}
+        {"class": name, "samples": 12, "clean": clean, "mislabelled": 12 - clean,
+         "out_of_distribution": 0, "noise_rate": 1 - clean / 12}
         for name, clean in (("cat", 2), ("dog", 12))
-    ]
-    summary = {"samples": 24, "classes": classes}
+    ]  # fmt: skip
+    summary = audit_summary(classes=classes)
     (reviewed / "audit" / "summary.json").write_text(json.dumps(summary))
     options = ["--auto", "0.55", "--auto-remove", "--out", out, "--overwrite"]
     assert josrc("apply", reviewed, *options) == 0
@@ -210,8 +211,8 @@ def test_a_confidence_that_hardly_a_verdict_has_is_told_with_lower_ones(
     decide(reviewed, ([0], "keep"))
     out = reviewed.parent / "clean.csv"
     for auto, told in (
-        ("0.99", "0 of 11 verdicts against a label that nobody has decided on are at least 0.99 "
-         "sure. More with --auto 0.9 (2), 0.8 (5), 0.7 (8), 0.6 (11).\n"),
+        ("0.99", "0 of 11 verdicts against a label that nobody has decided on have a "
+         "confidence of at least 0.99. More with --auto 0.9 (2), 0.8 (5), 0.7 (8), 0.6 (11).\n"),
         ("0.98", "1 of 11 verdicts"),
         ("0.9", ""),  # two of eleven are enough
     ):  # fmt: skip
@@ -223,14 +224,29 @@ def test_a_confidence_that_hardly_a_verdict_has_is_told_with_lower_ones(
     assert "nobody has decided" not in capsys.readouterr().out, "nobody asked for verdicts"
 
 
-def test_paths_elsewhere_are_absolute_and_the_command_says_what_that_needs(
+def test_a_manifest_of_its_own_needs_no_leave_to_name_images_elsewhere(
     reviewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "else where" / "clean.csv"
     assert josrc("apply", reviewed, "--auto", "0.9", "--out", out) == 0
-    assert f"josrc train '{out}' --allow-outside" in capsys.readouterr().out
+    assert f"josrc train '{out}' " in (said := capsys.readouterr().out)
+    assert "--allow-outside" not in said
     assert all(Path(row["path"]).is_file() for row in read(out))
-    assert josrc("train", out, "--allow-outside", *FAST, "--out", tmp_path / "again") == 0
+    assert josrc("train", out, *FAST, "--out", tmp_path / "again") == 0
+    out.write_text(out.read_text().replace("cat", "dog", 1))
+    assert josrc("train", out, *FAST, "--out", tmp_path / "changed") == 2
+    assert "--allow-outside" in capsys.readouterr().err
+
+
+def test_where_nothing_can_be_remembered_the_command_asks_for_leave(
+    reviewed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    out = tmp_path / "else where" / "clean.csv"
+    assert josrc("apply", reviewed, "--auto", "0.9", "--out", out) == 0
+    assert f"josrc train '{out}' --allow-outside" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("way", [("--copy",), ("--link", "hard"), ("--link", "sym")])
@@ -270,8 +286,8 @@ def test_what_is_refused_leaves_everything_as_it_was(
         ([*auto, "--copy", "--link", "sym", "--out", home / "x"], "not both"),
         ([*auto, "--copy", "--out", home / "mine"], "was not written by josrc apply"),
         ([*auto, "--copy", "--out", home / "photos"], "original"),
-        ([*auto, "--copy", "--out", home / "photos" / "cat" / "new"], "inside of the original"),
-        ([*auto, "--copy", "--out", home], "holds the original"),
+        ([*auto, "--copy", "--out", home / "photos" / "cat" / "new"], "inside the original"),
+        ([*auto, "--copy", "--out", home], "contains the original"),
         ([*auto, "--out", reviewed / "audit" / "verdicts.csv"], "run folder"),
         (["--auto", "1.5", "--out", home / "a.csv"], "less than or equal to 1"),
     ):
@@ -326,6 +342,7 @@ def test_names_that_a_csv_can_not_hold_are_told(tmp_path: Path, reviewed: Path) 
     assert classes == {HOSTILE, " cat", "dog"}
 
 
+@pytest.mark.slow
 def test_data_known_by_name_becomes_labels_or_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

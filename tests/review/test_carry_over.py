@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commands import josrc
-from josrc.review.carry_over import imported_decisions
+from josrc.review.carry_over import import_decisions
 from josrc.review.decisions import Store
 from reviewing import FAST, decide, read
 
@@ -55,7 +55,7 @@ def test_a_second_round_begins_with_the_decisions_of_the_first(
         f"Took 2 decisions over from {reviewed}. Not taken: 1 on images that are not in this run.\n"
         in said
     )
-    assert "0 relabelled, 0 removed, 2 kept (2 by decision), 21 not decided on" in said
+    assert "0 relabelled, 0 removed, 2 kept (2 by decision), 21 undecided" in said
     assert {row["id"]: row["label"] for row in read(second)} == {
         row["id"]: row["label"] for row in read(out)
     }
@@ -69,7 +69,8 @@ def test_on_the_same_labels_the_same_is_decided_again(
     assert josrc("apply", twin, "--decisions-of", reviewed, "--out", twin.parent / "c.csv") == 0
     said = capsys.readouterr().out
     assert (
-        f"Took 3 decisions over from {reviewed}. Not taken: 1 on what has a decision here" in said
+        f"Took 3 decisions over from {reviewed}. Not taken: 1 on images that already have a "
+        "decision here" in said
     )
     assert "2 relabelled (2 by decision), 2 removed (2 by decision), 0 kept" in said
     assert outcomes(twin) == {
@@ -85,7 +86,7 @@ def test_a_training_never_replaces_decisions(
     assert josrc(*command) == 2
     assert (
         f"{reviewed} holds 1 decisions of a review, which would be lost. Name another --out, and "
-        f"take them over later: josrc review NEW --decisions-of {reviewed}"
+        f"carry them over later: josrc review NEW --decisions-of {reviewed}"
         in capsys.readouterr().err
     )
     assert outcomes(reviewed) == {1: ("keep", None)}
@@ -114,8 +115,8 @@ def test_a_label_that_somebody_changed_since_is_left_to_people(reviewed: Path, t
     labels = dict(zip(names, ("cat", "dog"), strict=True))  # what was decided, and another label
     edit(twin, lambda cells: [*cells[:2], labels.get(cells[0], cells[2]), *cells[3:]])
     store = Store(twin / "audit")
-    earlier = imported_decisions(reviewed, store, ["cat", "dog"])
-    assert imported_decisions(reviewed, store, []).unknown == 0, "what is kept needs no class"
+    earlier = import_decisions(reviewed, store, ["cat", "dog"])
+    assert import_decisions(reviewed, store, []).unknown == 0, "what is kept needs no class"
     store.close()
     assert {row: decision for row, (_, decision) in earlier.decisions.items()} == {
         0: ("keep", None),
@@ -142,7 +143,7 @@ def test_what_was_removed_need_not_be_there(reviewed: Path, twin: Path) -> None:
     lines = verdicts.read_text(encoding="utf-8").splitlines(keepends=True)
     verdicts.write_text("".join(line for line in lines if "cat/1.png" not in line))
     store = Store(twin / "audit")
-    earlier = imported_decisions(reviewed, store, [])
+    earlier = import_decisions(reviewed, store, [])
     store.close()
     assert (earlier.decisions, earlier.missing) == ({}, 1)
 
@@ -150,7 +151,7 @@ def test_what_was_removed_need_not_be_there(reviewed: Path, twin: Path) -> None:
 def test_a_class_that_is_not_there_is_not_given(reviewed: Path, twin: Path) -> None:
     decide(reviewed, ([9], "label", "dog"), ([10], "keep"))
     store = Store(twin / "audit")
-    earlier = imported_decisions(reviewed, store, ["cat"])
+    earlier = import_decisions(reviewed, store, ["cat"])
     store.close()
     assert (list(earlier.decisions), earlier.unknown) == ([10], 1)
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from josrc.errors import UserError
-from josrc.review.decisions import Filter, RefusedError, Store, wilson_interval
+from josrc.review.decisions import RefusedError, Store
+from josrc.review.queues import Filter, wilson_interval
 from josrc.verdicts.report.gallery import read_scores
 from josrc.verdicts.table import SCORE, VERDICT_COLUMNS
 
@@ -248,7 +249,7 @@ def test_decisions_on_other_samples_are_refused(reviewed: Path) -> None:
     with sqlite3.connect(audit / "decisions.sqlite") as database:
         database.execute("UPDATE decision SET id = 'another.png'")
     database.close()
-    with pytest.raises(UserError, match="1 decisions on other samples"):
+    with pytest.raises(UserError, match="1 decisions on samples other"):
         Store(audit)
 
 
@@ -264,7 +265,10 @@ def test_damaged_decisions_are_told_and_left_alone(reviewed: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a,b\n1,2\n", "other columns"), (",".join(VERDICT_COLUMNS) + "\n1,,a,wrong\n", "line 2")],
+    [
+        ("a,b\n1,2\n", "columns other than"),
+        (",".join(VERDICT_COLUMNS) + "\n1,,a,wrong\n", "line 2"),
+    ],
 )
 def test_verdicts_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match="josrc audit"):

@@ -14,7 +14,7 @@ from josrc._console import Terminal
 from josrc.errors import UserError
 from josrc.review.apply import apply_run
 from josrc.review.expected import ExpectedChanges
-from reviewing import decide
+from reviewing import audit_summary, decide, planted_summary
 
 # p_clean, p_ood and confidence of the verdicts against a label; of the rest nothing counts.
 DECIDED = dict.fromkeys((0, 1), ("0.9", "0.0", "0.99"))
@@ -84,7 +84,7 @@ def test_it_is_said_before_anything_is_written(
     def fails(*_: Any) -> None:
         raise UserError("The disk is full.")
 
-    monkeypatch.setattr("josrc.review.apply.write_manifest", fails)
+    monkeypatch.setattr("josrc.review.apply.write_csv_manifest", fails)
     assert josrc("apply", judged, "--auto", "0.5", "--out", judged.parent / "clean.csv") == 2
     assert CHANGES in capsys.readouterr().out
     assert not list(judged.parent.glob("clean*"))
@@ -95,15 +95,18 @@ def test_it_says_what_has_checked_the_estimates(
 ) -> None:
     options = ["--auto", "0.5", "--out", judged.parent / "clean.csv", "--overwrite"]
     own = "These are the run's own estimates"
-    measured = f"{own}, measured by 1,150 planted errors"
+    measured = f"{own}, measured with 1,150 planted errors"
     for summary, told in (
         ({"planted": None}, UNCHECKED.strip()),
-        ({"planted": {"count": 1150}, "known_noise_rate": None}, f"{measured}."),
-        ({"planted": {"count": 1150}, "known_noise_rate": 0.1},
-         f"{measured} and moved to the rate that the audit was given."),
+        ({"planted": None, "planted_unlike": True},
+         f"{own}. Nothing in the run has checked them: the planted errors do not look like the "
+         "wrong labels here."),
+        (planted_summary(1150) | {"known_noise_rate": None}, f"{measured}."),
+        (planted_summary(1150) | {"known_noise_rate": 0.1},
+         f"{measured} and adjusted to the rate that the audit was given."),
     ):  # fmt: skip
         path = judged / "audit" / "summary.json"
-        path.write_text(json.dumps({"samples": 24, "classes": [], **summary}))
+        path.write_text(json.dumps(audit_summary(**summary)))
         assert josrc("apply", judged, *options) == 0
         said = capsys.readouterr().out
         assert f"{told}\n" in said

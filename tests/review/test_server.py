@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import io
 import json
 import re
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -21,56 +20,12 @@ from commands import josrc
 from josrc.cli.main import main
 from josrc.data.registry import open_source
 from josrc.review.decisions import Store
+from josrc.review.server import CtrlC
 from josrc.runs.start import configure
+from reviewing import Client
 
 Serving = Callable[[Path], tuple[Any, str]]
 OTHER = "http://evil.example"
-
-
-class Client:
-    """Speaks to a server as a browser would that has opened the printed address."""
-
-    def __init__(self, address: str) -> None:
-        found = urlsplit(address)
-        self.host = found.netloc
-        self.token = parse_qs(found.query)["token"][0]
-        port = int(self.host.split(":")[1])
-        self.headers = {
-            "Host": self.host,
-            "Cookie": f"josrc-review-{port}={self.token}",
-            "Origin": f"http://{self.host}",
-            "Content-Type": "application/json",
-        }
-
-    def ask(
-        self, method: str, path: str, body: Any = None, **changes: str | None
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and content; ``changes`` to headers, none leaves one out."""
-        headers = self.headers | {k.replace("_", "-"): v for k, v in changes.items()}
-        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self.host, timeout=30)
-        connection.putrequest(method, path, skip_host=True)
-        for name, value in headers.items():
-            if value is not None:
-                connection.putheader(name, value)
-        if content is not None:
-            connection.putheader("Content-Length", str(len(content)))
-        connection.endheaders()
-        try:
-            if content is not None:
-                connection.send(content)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused before all was said
-        answer = connection.getresponse()
-        found = answer.status, dict(answer.getheaders()), answer.read()
-        connection.close()
-        return found
-
-    def decide(self, rows: list[int], action: str, **more: str) -> tuple[int, Any]:
-        """A decision."""
-        asked = {"rows": rows, "action": action, **more}
-        status, _, content = self.ask("POST", "/api/decide", asked)
-        return status, json.loads(content) if status == 200 else content.decode()
 
 
 def decided(run: Path) -> set[int]:
@@ -268,3 +223,29 @@ def test_mistakes_are_one_message(reviewed: Path, capsys: pytest.CaptureFixture[
         error = capsys.readouterr().err
         assert message in error
         assert "Traceback" not in error
+
+
+class Served:
+    """What a server has that is ended by Ctrl-C."""
+
+    should_exit = False
+
+
+def test_ctrl_c_before_it_serves_is_not_forgotten_where_something_swallows_it() -> None:
+    server = Served()
+    with CtrlC() as stop:
+        with suppress(KeyboardInterrupt):  # as some modules do while they are imported
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            stop.ends(server)
+    assert not server.should_exit
+
+
+def test_ctrl_c_ends_a_server_without_an_error() -> None:
+    server, before = Served(), signal.getsignal(signal.SIGINT)
+    with CtrlC() as stop:
+        stop.ends(server)
+        assert not server.should_exit
+        signal.raise_signal(signal.SIGINT)
+        assert server.should_exit
+    assert signal.getsignal(signal.SIGINT) is before

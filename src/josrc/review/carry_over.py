@@ -7,13 +7,13 @@ without files have numbers for ids, which say nothing of another data set's.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
-from josrc.review.decisions import Decisions, Store
+from josrc.review.decisions import Decisions, Origin, Store
 from josrc.runs.resolve import load_run_config
 
 
@@ -23,25 +23,27 @@ class ImportedDecisions:
 
     Attributes:
         decisions: by row, of the samples that are in both.
+        origins: who made them, and when.
         missing: how many were made on samples that this run has not.
         changed: how many on samples that have got a third label since.
         unknown: how many name a class that this run has not.
     """
 
     decisions: Decisions
+    origins: Mapping[int, Origin]
     missing: int
     changed: int
     unknown: int
 
-    def told(self, run: Path, taken: int) -> str:
-        """For the screen, when so many of them were taken over."""
+    def describe(self, run: Path, taken: int) -> str:
+        """For the screen, when that many of them were taken over."""
         others = [
             f"{count:,} {why}"
             for count, why in (
-                (len(self.decisions) - taken, "on what has a decision here"),
+                (len(self.decisions) - taken, "on images that already have a decision here"),
                 (self.missing, "on images that are not in this run"),
-                (self.changed, "on images that have got another label since"),
-                (self.unknown, "of a class that this run has not"),
+                (self.changed, "on images whose label has changed since"),
+                (self.unknown, "for a class that this run does not have"),
             )
             if count
         ]
@@ -51,11 +53,11 @@ class ImportedDecisions:
 
 def take_over(before: Path, store: Store, classes: Collection[str]) -> str:
     """Decide on the samples of a store as was decided on the run ``before``; what became of it."""
-    earlier = imported_decisions(before, store, classes)
-    return earlier.told(before, store.take_over(earlier.decisions))
+    earlier = import_decisions(before, store, classes)
+    return earlier.describe(before, store.take_over(earlier.decisions, earlier.origins))
 
 
-def imported_decisions(before: Path, store: Store, classes: Collection[str]) -> ImportedDecisions:
+def import_decisions(before: Path, store: Store, classes: Collection[str]) -> ImportedDecisions:
     """Decisions on the run ``before``, as they apply to the samples of a store.
 
     An image that was removed and is here is removed again. One whose label was kept, or is by now
@@ -64,21 +66,22 @@ def imported_decisions(before: Path, store: Store, classes: Collection[str]) -> 
     folder, now = RunFolder(before), RunFolder(store.path.parent.parent)
     names = [load_run_config(run).data.name for run in (folder, now)]
     if folder.path.samefile(now.path):
-        raise UserError(f"{before} is the run itself: its decisions are there already.")
-    decided, samples = _read(folder)
+        raise UserError(f"{before} is the run itself: its decisions are here already.")
+    decided, origins, samples = _read(folder)
     if not decided:
         raise UserError(f"Nobody has decided on anything in {before}.")
     wanted = {
-        (name, path): (given, decided[row][1])
+        (name, path): (given, decided[row][1], origins[row])
         for row, name, path, given in samples
         if row in decided and (path or names[0] == names[1])
     }
     found: Decisions = {}
+    whence: dict[int, Origin] = {}
     changed = unknown = 0
     for row, name, path, given in store.samples():
         if (name, path) not in wanted:
             continue
-        label, (outcome, corrected) = wanted.pop((name, path))
+        label, (outcome, corrected), whence[row] = wanted.pop((name, path))
         right = corrected or label
         if given not in (label, right):
             changed += 1
@@ -91,19 +94,21 @@ def imported_decisions(before: Path, store: Store, classes: Collection[str]) -> 
         else:
             unknown += 1
     missing = len(decided) - len(found) - changed - unknown
-    removed = sum(outcome == "remove" for _, (outcome, _) in wanted.values())
+    removed = sum(outcome == "remove" for _, (outcome, _), _ in wanted.values())
     if missing == len(decided) and removed < missing:  # what was removed need not be here
         raise UserError(
             f"None of the {missing:,} decisions on {before} is on a sample of this run."
         )
-    return ImportedDecisions(found, missing, changed, unknown)
+    return ImportedDecisions(found, whence, missing, changed, unknown)
 
 
-def _read(folder: RunFolder) -> tuple[Decisions, list[tuple[int, str, str, str]]]:
+def _read(
+    folder: RunFolder,
+) -> tuple[Decisions, Mapping[int, Origin], list[tuple[int, str, str, str]]]:
     if not (folder.audit / "decisions.sqlite").is_file():
-        return {}, []
+        return {}, {}, []
     store = Store(folder.audit)
     try:
-        return store.decisions(), store.samples()
+        return store.decisions(), store.origins(), store.samples()
     finally:
         store.close()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from josrc._console import clipped
 from josrc.data.noise import CLEAN
-from josrc.review.decisions import Decision, Decisions, accepted
+from josrc.errors import UserError
+from josrc.review.decisions import Decision, Decisions, resolve_accept
 from josrc.review.expected import ExpectedChanges
 from josrc.runs.snapshot import OpenRun
-from josrc.verdicts.table import VERDICT_TITLES, read_verdicts
+from josrc.verdicts.table import PROBABILITY, VERDICT_TITLES, read_verdicts, verdicts_of
 
-# If fewer verdicts than this share are followed, so many lower confidences are offered.
-FEW, OFFERS = 0.1, 4
+# If fewer verdicts than this share are followed, this many lower confidences are offered.
+MIN_FOLLOWED_SHARE, MAX_OFFERS = 0.1, 4
 GONE = ("gone", "")
 # A line of the list of changes.
 Change = tuple[str, ...]
@@ -88,7 +90,7 @@ class ApplyTally:
             by = {who: self.counts[outcome, who] for who in ("decision", "verdict")}
             parts = ", ".join(f"{count:,} by {who}" for who, count in by.items() if count)
             said.append(f"{self.of(outcome):,} {title}" + (f" ({parts})" if parts else ""))
-        text = f"{', '.join(said)}, {self.of('untouched'):,} not decided on and left as they were."
+        text = f"{', '.join(said)}, {self.of('untouched'):,} undecided and left as they were."
         empty = [name for name in classes if not self.labels[name]]
         if empty:
             text += f"\nNo image is left of: {', '.join(empty)}."
@@ -110,40 +112,55 @@ class ApplyTally:
         def followed(least: float) -> int:
             return sum(confidence >= least for confidence in self.sure)
 
-        if followed(auto) >= FEW * len(self.sure):
+        if followed(auto) >= MIN_FOLLOWED_SHARE * len(self.sure):
             return ""
-        counts = {followed(auto): auto}  # the highest confidence that follows so many
+        counts = {followed(auto): auto}  # the highest confidence that follows this many
         for least in (tenths / 10 for tenths in range(9, 0, -1)):
             counts.setdefault(followed(least), least)
         more = [f"{least:g} ({count:,})" for count, least in counts.items() if least < auto]
         text = (
             f"\n{followed(auto):,} of {len(self.sure):,} verdicts against a label that nobody has "
-            f"decided on are at least {auto:g} sure."
+            f"decided on have a confidence of at least {auto:g}."
         )
-        return text + (f" More with --auto {', '.join(more[:OFFERS])}." if more else "")
+        return text + (f" More with --auto {', '.join(more[:MAX_OFFERS])}." if more else "")
 
 
-def corrected(
+def correct_samples(
     opened: OpenRun,
     decided: Decisions,
     auto: Auto,
     tally: ApplyTally,
 ) -> list[CorrectedSample]:
     """The samples that stay, with their labels, in data order. Decisions win over verdicts."""
-    verdicts = opened.folder.audit / "verdicts.csv"
+    verdicts = verdicts_of(opened.folder.audit)
     gone = set() if opened.changes is None else set(opened.changes.gone.tolist())
 
     def location(row: int) -> str:
         part, index = opened.source.at(row)
         return part.paths[index] if index < len(part) else ""
 
-    found = list(_corrected(verdicts, decided, auto, tally, gone, location))
+    found = list(_correct_sample(verdicts, decided, auto, tally, gone, location))
+    _check_labels(found, opened, decided)
     opened.check_verdicts(tally.counts.total())
     tally.counts.pop(GONE, None)
     return found
 
 
-def _corrected(
+def _check_labels(found: Sequence[CorrectedSample], opened: OpenRun, decided: Decisions) -> None:
+    """Raise an error unless all labels are classes of the run: some become names of folders."""
+    classes, audit = set(opened.source.closed_names), opened.folder.audit
+    for sample in found:
+        for label in (sample.given, sample.label):
+            if label not in classes:
+                by_people = label == sample.label and sample.row in decided
+                file = "decisions.sqlite" if by_people else "verdicts.csv"
+                raise UserError(
+                    f"{audit / file} gives {sample.id} the label {clipped(label)!r}, which is not "
+                    "a class of this run."
+                )
+
+
+def _correct_sample(
     verdicts: Path,
     decided: Decisions,
     auto: Auto,
@@ -159,7 +176,9 @@ def _corrected(
         who, decision = "decision", decided.get(row, ("", None))[1]
         if decision is None:
             who = "verdict"
-            decision = _followed(_by_verdict(verdict, suggested), float(confidence), auto, tally)
+            decision = _follow_verdict(
+                _by_verdict(verdict, suggested), float(confidence), auto, tally
+            )
         outcome, label = decision or ("untouched", None)
         tally.counts[outcome, who] += 1
         if who == "verdict":
@@ -173,7 +192,7 @@ def _corrected(
                 label or "",
                 who,
                 verdict,
-                confidence,
+                PROBABILITY.format(float(confidence)),
             )
             tally.changes.append(change)
         if outcome != "remove":
@@ -182,7 +201,7 @@ def _corrected(
             yield CorrectedSample(row, sample_id, sys.intern(given), sys.intern(label or given))
 
 
-def _followed(
+def _follow_verdict(
     decision: Decision | None, confidence: float, auto: Auto, tally: ApplyTally
 ) -> Decision | None:
     """What a verdict would do, if it may."""
@@ -199,7 +218,7 @@ def _by_verdict(verdict: str, suggested: str) -> Decision | None:
     """What a verdict against a label would do, however sure it is."""
     if verdict == VERDICT_TITLES[CLEAN]:
         return None
-    action, label = accepted(verdict, suggested)
+    action, label = resolve_accept(verdict, suggested)
     if action == "remove":
         return "remove", None
     return ("relabel", label) if label else None

@@ -48,17 +48,19 @@ class ExpectedChanges:
         """For the screen, with how far the estimates were checked, by ``audit/summary.json``."""
         if not self.relabelled and not self.removed:
             return "By verdict alone no label will change."
-        text = f"By verdict alone {_counted(self.relabelled, 'label', 'labels')} will change"
+        text = f"By verdict alone {_count_words(self.relabelled, 'label', 'labels')} will change"
         if self.relabelled:
-            right, wrong, still = _rounded([self.become_right, self.become_wrong, self.stay_wrong])
+            right, wrong, still = _round_to_sum(
+                [self.become_right, self.become_wrong, self.stay_wrong]
+            )
             text += (
-                f": about {_counted(right, 'becomes right', 'become right')}, "
-                f"{_counted(wrong, 'right one becomes wrong', 'right ones become wrong')}, "
-                f"{_counted(still, 'stays wrong', 'stay wrong')}"
+                f": about {_count_words(right, 'becomes right', 'become right')}, "
+                f"{_count_words(wrong, 'right one becomes wrong', 'right ones become wrong')}, "
+                f"{_count_words(still, 'stays wrong', 'stay wrong')}"
             )
         if self.removed:
             text += (
-                f". {_counted(self.removed, 'image', 'images')} will be removed, about "
+                f". {_count_words(self.removed, 'image', 'images')} will be removed, about "
                 f"{round(self.removed_by_mistake):,} of them by mistake: they belong to a class"
             )
         return f"{text}. {_how_checked(summary)}"
@@ -66,22 +68,27 @@ class ExpectedChanges:
 
 def _how_checked(summary: Mapping[str, Any]) -> str:
     planted = summary.get("planted")
+    if summary.get("planted_unlike"):
+        return (
+            "These are the run's own estimates. Nothing in the run has checked them: the planted "
+            "errors do not look like the wrong labels here."
+        )
     if not planted:
         return (
             "These are the run's own estimates. Nothing in the run has checked them: it has no "
             "planted errors, or too few."
         )
-    text = f"These are the run's own estimates, measured by {planted['count']:,} planted errors"
+    text = f"These are the run's own estimates, measured with {planted['count']:,} planted errors"
     if any(summary.get(f"known_{rate}") is not None for rate in ("noise_rate", "ood_rate")):
-        text += " and moved to the rate that the audit was given"
+        text += " and adjusted to the rate that the audit was given"
     return f"{text}."
 
 
-def _counted(count: int, one: str, many: str) -> str:
+def _count_words(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-def _rounded(parts: Sequence[float]) -> list[int]:
+def _round_to_sum(parts: Sequence[float]) -> list[int]:
     """Whole numbers that sum up to what the parts do: the largest fractions are rounded up."""
     whole = [floor(part) for part in parts]
     order = sorted(range(len(parts)), key=lambda place: whole[place] - parts[place])

@@ -8,6 +8,7 @@ site's page.
 
 from __future__ import annotations
 
+import re
 import secrets
 
 from starlette.datastructures import MutableHeaders
@@ -15,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HOSTS = {"127.0.0.1", "localhost"}
+# Nothing else: neither a user before the host, nor anything behind the port.
+HOST = re.compile(r"(127\.0\.0\.1|localhost):[0-9]{1,5}")
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -57,13 +59,13 @@ class Guard:
     def refusal(self, request: Request) -> Response | None:
         """What is answered to a request that is refused; none for one that is not."""
         host = request.headers.get("host", "")
-        if host.rpartition(":")[0] not in HOSTS:
-            return PlainTextResponse("This address is not of this machine.", 421)
+        if HOST.fullmatch(host) is None:
+            return PlainTextResponse("This address does not belong to this machine.", 421)
         origin = request.headers.get("origin")
         wanted = origin is not None or request.method not in ("GET", "HEAD")
         if wanted and origin != f"http://{host}":
             return PlainTextResponse("This request comes from another site.", 403)
         key = request.query_params.get("token", request.cookies.get(self.cookie, ""))
         if not secrets.compare_digest(key.encode(), self.token.encode()):
-            return PlainTextResponse("Open the address that josrc review has printed.", 403)
+            return PlainTextResponse("Open the address that josrc review printed.", 403)
         return None

@@ -11,10 +11,10 @@ from PIL import Image
 from josrc._io import atomic_write
 from josrc.verdicts.report.thumbnails import encode_webp
 
-THUMBNAIL, LARGE = 320, 1600
+THUMBNAIL_SIDE, LARGE_SIDE = 320, 1600
 # Up to this size each pixel counts: nothing is lost in compression.
-PIXELATED = 128
-FOLDER_SIZE = 1000
+MAX_PIXELATED_SIDE = 128
+IMAGES_PER_FOLDER = 1000
 
 
 class ReviewImages:
@@ -29,11 +29,11 @@ class ReviewImages:
 
     def thumbnail(self, row: int) -> bytes:
         """A small picture as WebP, from the cache where it is there."""
-        path = self.cache / f"{row // FOLDER_SIZE}" / f"{row}.webp"
+        path = self.cache / f"{row // IMAGES_PER_FOLDER}" / f"{row}.webp"
         with self.locks[row % len(self.locks)]:
             if path.is_file() and (content := path.read_bytes()):  # a power cut may empty a file
                 return content
-            content = _encode(self.find(row), THUMBNAIL)
+            content = _encode(self.find(row), THUMBNAIL_SIDE)
             try:
                 with atomic_write(path, lasting=False) as partial:
                     partial.write_bytes(content)
@@ -43,10 +43,10 @@ class ReviewImages:
 
     def large(self, row: int) -> bytes:
         """A picture to look at closely, as WebP."""
-        return _encode(self.find(row), LARGE)
+        return _encode(self.find(row), LARGE_SIDE)
 
 
 def _encode(picture: Image.Image, side: int) -> bytes:
     picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-    exact = max(picture.size) <= PIXELATED
+    exact = max(picture.size) <= MAX_PIXELATED_SIDE
     return encode_webp(picture, lossless=exact, quality=85, method=2)

@@ -16,12 +16,15 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
-from josrc._io import atomic_write
+from josrc._io import atomic_write, drop_link
+from josrc._reading import regular
 from josrc.errors import UserError
-from josrc.verdicts.table import BORDERLINE, read_verdicts
+from josrc.verdicts.consensus import CONSENSUS_NAME, disagreement_order
+from josrc.verdicts.table import BORDERLINE, read_verdicts, verdicts_of
 
-VERSION = 5
+VERSION = 6
 # So many samples drawn at random tell how many labels are wrong, whatever the verdicts say.
 SPOT_CHECK = 100
 # Which verdicts are borderline. As text: a partial index serves no other wording than its own.
@@ -32,9 +35,18 @@ CREATE TABLE sample (
     row INTEGER PRIMARY KEY, id TEXT, path TEXT, given TEXT, verdict TEXT, suggested TEXT,
     p_clean REAL, p_ood REAL, confidence REAL, score REAL, reason TEXT, place INTEGER, words TEXT);
 CREATE TABLE spot_check (row INTEGER PRIMARY KEY, drawn INTEGER);
+CREATE TABLE disagreement (row INTEGER PRIMARY KEY, drawn INTEGER);
 CREATE TABLE census (verdict TEXT, given TEXT, samples INTEGER);
 CREATE TABLE origin (version INTEGER, bytes INTEGER, changed INTEGER);
 """
+# What is read of each table.
+COLUMNS = {
+    "sample": "row, id, path, given, verdict, suggested, p_clean, p_ood, confidence, score, "
+    "reason, place, words",
+    "spot_check": "row, drawn",
+    "disagreement": "row, drawn",
+    "census": "verdict, given, samples",
+}
 INDEXES = f"""
 CREATE INDEX by_place ON sample (place);
 CREATE INDEX by_verdict ON sample (verdict, place);
@@ -47,34 +59,42 @@ Sample = tuple[int | str | float | None, ...]
 
 def indexed(audit: Path) -> Path:
     """The index of the verdicts in an audit folder, made anew if they have changed."""
-    verdicts, path = audit / "verdicts.csv", audit / "index.sqlite"
-    if not verdicts.is_file():
+    verdicts, path = verdicts_of(audit), audit / "index.sqlite"
+    if not verdicts.exists():
         raise UserError(
             f"{verdicts} is missing. Write it: josrc audit {shlex.quote(str(audit.parent))}"
         )
     now = version_of(verdicts)
-    if not path.is_file() or origin_of(path) != now:
+    if origin_of(regular(path)) != now:
         try:
-            _build(path, verdicts, now)
-        except sqlite3.OperationalError as error:
+            drop_link(audit / ".index.lock")
+            with FileLock(audit / ".index.lock"):  # of two reviews one builds it for both
+                if origin_of(path) != now:
+                    _build(path, verdicts, now)
+        except (sqlite3.OperationalError, PermissionError) as error:
             raise UserError(
                 f"The review keeps its index and decisions in {audit}, and can't write there "
-                f"({error}). Copy the run to where you may write."
+                f"({error}). Copy the run to a folder that you can write to."
             ) from None
     return path
 
 
 def version_of(verdicts: Path) -> tuple[int, ...]:
     """What tells these verdicts from others."""
-    found = verdicts.stat()
-    return VERSION, found.st_size, found.st_mtime_ns
+    files = [*verdicts.iterdir()] if verdicts.is_dir() else [regular(verdicts)]
+    found = [file.stat() for file in files]
+    return VERSION, sum(one.st_size for one in found), max(one.st_mtime_ns for one in found)
 
 
 def origin_of(path: Path) -> tuple[int, ...] | None:
-    """Of which verdicts an index was made."""
+    """Of which verdicts an index was made; none of a file that is no index, or damaged."""
+    if not path.is_file():
+        return None
     try:
         with closing(sqlite3.connect(path)) as database:
             found: tuple[int, ...] | None = database.execute("SELECT * FROM origin").fetchone()
+            for table, names in COLUMNS.items():
+                database.execute(f"SELECT {names} FROM {table} LIMIT 1").fetchall()
             return found
     except sqlite3.DatabaseError:
         return None
@@ -94,13 +114,19 @@ def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
                     f"INSERT INTO sample VALUES ({', '.join('?' * 13)})", _samples(verdicts, census)
                 )
             except UnicodeEncodeError:
-                raise UserError(f"{verdicts}: a class has a name that is no UTF-8.") from None
+                raise UserError(
+                    f"{verdicts}: a class has a name that is not valid UTF-8."
+                ) from None
             _queue(database, sum(census.values()))
-            drawn = spot_check(sum(census.values()))
-            database.executemany(
-                "INSERT INTO spot_check VALUES (?, ?)",
-                [(row, place) for place, row in enumerate(drawn)],
-            )
+            samples = sum(census.values())
+            for table, rows in (
+                ("spot_check", spot_check(samples)),
+                ("disagreement", _disagreement(verdicts.with_name(CONSENSUS_NAME), samples)),
+            ):
+                database.executemany(
+                    f"INSERT INTO {table} VALUES (?, ?)",
+                    [(row, place) for place, row in enumerate(rows)],
+                )
             counts = [(*kind, count) for kind, count in census.items()]
             database.executemany("INSERT INTO census VALUES (?, ?, ?)", counts)
             database.execute("INSERT INTO origin VALUES (?, ?, ?)", origin)
@@ -142,6 +168,11 @@ def spot_check(samples: int) -> list[int]:
     In any other order whoever stops early has seen samples of one kind.
     """
     return random.Random(0).sample(range(samples), min(SPOT_CHECK, samples))
+
+
+def _disagreement(path: Path, samples: int) -> list[int]:
+    """Rows on which annotators disagree, the most divided first; none of a run without any."""
+    return [row for row in disagreement_order(path) if row < samples] if path.is_file() else []
 
 
 def shown(name: str) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from josrc.config import DataKind, RunConfig
+from josrc.config import SCAN, DataKind, RunConfig
 from josrc.data.source import Source
 from josrc.runs.auto import sized_values
 from josrc.runs.data import with_noise_rate
+from josrc.runs.network import choose_network
 from josrc.runs.resolve import Values, ask, in_one_line, merge, nested
 from josrc.runs.start import OPTIONS
 
-# What the corrected labels stand in place of.
+# What the corrected labels replace.
 REPLACED = {
     "data.name",
     "data.kind",
@@ -24,6 +25,7 @@ REPLACED = {
 # Where the run's data lies and how it is read: corrected images are a data set of their own.
 READING = {
     "recipe", "data.root", "data.val", "data.path_column", "data.label_column",
+    "data.annotator_column", "data.annotator_columns", "data.group_column",
     "data.allow_outside", "data.protocol",
 }  # fmt: skip
 NAMES = {"recipe": "recipe"} | {key: option for option, key in OPTIONS.items()}
@@ -38,6 +40,9 @@ def train_again(config: RunConfig, source: Source, words: list[str], *, new: boo
         words: what names the corrected data.
         new: it is a data set of its own, and not the run's with other labels.
     """
+    if config.method.name == SCAN:  # it has nothing that a training could take over
+        root = [] if new or config.data.root is None else ["--data-root", str(config.data.root)]
+        return shlex.join(["josrc", "train", *words, *root])
     wanted = config.flat()
     left = REPLACED | READING if new else REPLACED
     if new and config.model.image_size is None:  # the network saw images as they were
@@ -59,7 +64,11 @@ def _chosen(config: RunConfig, source: Source, said: Values, new: bool) -> dict[
     # Corrected images are own ones, whatever they were before.
     kind = DataKind.FOLDER if new else config.data.kind
     request = ask(config.data.name, kind, None, [said])
-    sized = None if kind.is_named else sized_values(source, request.config.model)
+    sized = None
+    if not kind.is_named:
+        asked = request.config
+        network = choose_network(source, asked.model, request.user["model"], asked.device)
+        sized = sized_values(source, network)
     found = request.resolve(sized)
     if not new and source.kind is not None:
         found = with_noise_rate(found, source)

@@ -3,7 +3,7 @@
 
 // --- decisions -----------------------------------------------------------------------------------
 
-const NOTHING_TO_ACCEPT = "There is nothing to accept in the spot check: keep (K), another label (L) or remove (R).";
+const NOTHING_TO_ACCEPT = "Nothing to accept in the spot check: keep (K), another label (L) or remove (R).";
 
 function decide(action, label) {
   if (action === "accept" && spotChecking()) return tell(NOTHING_TO_ACCEPT);
@@ -11,20 +11,23 @@ function decide(action, label) {
   const open = undecided(aim);
   if (!open.length) return undefined; // the line above the buttons says why
   const rows = aim.map((sample) => sample.row);
+  const copies = rows.length === 1 && budgeting() && $("with-copies").checked ? state.copies[rows[0]] ?? [] : [];
   for (const sample of open) showDecision(sample, "saving");
   const last = state.cards.get(rows[rows.length - 1]).place;
   selectNone();
   moveTo(nextOpen(last, new Set(rows)));
   const body = { rows, action, verdicts: state.verdicts };
   if (label !== undefined) body.label = label;
+  if (copies.length) body.copies = copies.map((copy) => copy.row);
   state.work = state.work.then(async () => {
     try {
       const { changes } = await ask("/api/decide", body);
       for (const sample of open) showIfThere(sample); // another tab may have been faster
       applyChanges(changes);
       const left = rows.length - changes.length;
-      const stay = left ? ` (decided before: ${number(left)})` : "";
+      const stay = left ? ` (already decided: ${number(left)})` : "";
       if (rows.length > 1) tell(`Saved: ${images(changes.length)}${stay}`);
+      else if (changes.length > 1) tell(`Saved: ${images(changes.length)}, copies included`);
     } catch (error) {
       for (const sample of open) showIfThere(sample, "failed");
       tell(`Not saved: ${error.message}`);
@@ -51,7 +54,7 @@ function undo() {
   state.work = state.work.then(async () => {
     try {
       const { changes } = await ask("/api/undo", {});
-      if (!changes.length) return tell("There is nothing to undo.");
+      if (!changes.length) return tell("Nothing to undo.");
       applyChanges(changes);
       const known = state.cards.get(changes[0].row);
       if (known) moveTo(known.place);
@@ -81,7 +84,7 @@ async function poll() {
 
 // josrc audit was run: other samples are flagged, for other reasons, in another order.
 function beginAnew() {
-  sessionStorage.setItem("news", "These are new verdicts: josrc audit was run.");
+  sessionStorage.setItem("news", "These are new verdicts: josrc audit was run in the meantime.");
   location.reload();
 }
 
@@ -99,12 +102,15 @@ function showProgress(progress) {
   $("bar").hidden = !found;
   $("bar").max = Math.max(found?.samples ?? 0, 1);
   $("bar").value = found?.decided ?? 0;
-  const left = found ? [`${number(found.samples - found.decided)} of ${number(found.samples)} left`] : [];
+  const left = budgeting() ? [looksDone(found)] : found ? [`${number(found.samples - found.decided)} of ${number(found.samples)} left`] : [];
   fill($("left"), checking ? spotFound(found) : left);
   $("left").classList.toggle("long", checking && found.decided === found.samples);
   $("left").title = checking ? "Samples drawn at random: how many labels are wrong?" : "Samples of this tab without a decision";
   showEnd();
 }
+
+const looksDone = ({ samples, decided, corrected }) =>
+  `${number(decided)} of ${number(samples)} looks done, ${number(corrected)} corrected`;
 
 // What a spot check has found so far, and at its end the command that makes use of it.
 function spotFound({ samples, decided, wrong, low, high }) {

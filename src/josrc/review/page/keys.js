@@ -9,6 +9,7 @@ const ACTIONS = {
 };
 const KEYS = {
   a: ACTIONS.accept, k: ACTIONS.keep, l: openChooser, r: ACTIONS.remove, u: undo,
+  c: () => { if (!$("copies").hidden) $("with-copies").checked = !$("with-copies").checked; },
   x: () => toggle(state.cursor), " ": () => toggle(state.cursor),
   Escape: selectNone, "/": () => $("search").focus(), "?": () => $("help").showModal(),
 };
@@ -48,7 +49,8 @@ function showFilter() {
   for (const button of $("verdicts").children) {
     button.setAttribute("aria-pressed", String(button.value === state.filter.verdict));
   }
-  $("grid").setAttribute("aria-label", spotChecking() ? "Samples, drawn at random" : "Samples, the most suspicious first");
+  const orders = { spot_check: "drawn at random", disagreement: "those most divided first", budget: "those that correct most first" };
+  $("grid").setAttribute("aria-label", `Samples, ${orders[state.filter.verdict] ?? "the most suspicious first"}`);
   document.querySelector("[data-action=accept]").hidden = spotChecking();
 }
 
@@ -65,6 +67,7 @@ async function begin() {
     const button = make("button", "", `${name} `);
     button.type = "button";
     button.value = value;
+    button.hidden = value === "disagreement" || value === "budget";
     button.append(make("small"));
     button.addEventListener("click", () => filterBy("verdict", value));
     $("verdicts").append(button);
@@ -77,6 +80,7 @@ async function begin() {
     clearTimeout(typing);
     typing = setTimeout(() => filterBy("search", $("search").value.trim()), 250);
   });
+  $("with-copies").addEventListener("change", () => $("grid").focus({ preventScroll: true }));
   $("typed").addEventListener("input", showChoices);
   $("typed").addEventListener("keydown", chooserKey);
   $("help-button").addEventListener("click", () => $("help").showModal());
@@ -86,6 +90,15 @@ async function begin() {
   document.addEventListener("keydown", pressed);
   const about = await ask("/api/about");
   Object.assign(state, { classes: about.classes, audit: about.audit, apply: about.apply });
+  for (const button of $("verdicts").children) {
+    if (button.value === "disagreement") button.hidden = about.disagreements === 0;
+    if (button.value === "budget") button.hidden = !about.budget;
+  }
+  if (about.budget) {
+    Object.assign(state, { copies: about.budget.copies, goOn: about.budget.more });
+    state.filter.verdict = "budget";
+    showFilter();
+  }
   $("run").textContent = about.name;
   document.title = `${about.name} · josrc review`;
   for (const { name, flagged } of about.classes) {

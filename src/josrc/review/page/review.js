@@ -7,14 +7,19 @@ const $ = (id) => document.getElementById(id);
 const PAGE = 60;
 const POLL = 1500;
 const VERDICTS = [
+  ["budget", "Budget"], // where there is one
   ["flagged", "Flagged"], ["mislabelled", "Mislabelled"], ["out_of_distribution", "Out of distribution"],
   ["borderline", "Borderline"], ["clean", "Clean"], ["spot_check", "Spot check"],
+  ["disagreement", "Annotators disagree"], // where there are several of them
 ];
 
 const state = {
   classes: [],
   audit: "", // the command that makes new verdicts on this run
   apply: "", // the command that writes the corrected data
+  goOn: "", // the command that goes on with another budget
+  copies: {}, // row -> its copies, of those in the budget
+  ending: { latest: -1, text: "" }, // what a budget has brought, after a change
   filter: { verdict: "flagged", given: "", state: "open", search: "" },
   samples: [], // in the order of the queue, as far as they are loaded
   cards: new Map(), // row -> {sample, card, place in samples}
@@ -43,7 +48,7 @@ function percent(share) {
   if (share > 0 && share < 0.005) return "< 1 %";
   return share >= 0.995 && share < 1 ? "> 99 %" : `${Math.round(100 * share)} %`;
 }
-const ALL_DECIDED = "All of these are decided already. Change them one by one, or undo.";
+const ALL_DECIDED = "All of these are already decided. Change them one by one, or undo.";
 const images = (count) => (count === 1 ? "1 image" : `${number(count)} images`);
 
 // --- talking to the server -----------------------------------------------------------------------
@@ -113,12 +118,32 @@ function showEnd() {
   const ended = !state.more && (narrowed ? !state.samples.length : state.samples.every((sample) => sample.outcome));
   $("empty").hidden = !ended;
   if (!ended) return fill($("empty"), []);
-  if (narrowed) return fill($("empty"), ["No sample of this tab fits. Look in another tab, or change class, state or search."]);
-  const parts = ["Nothing is left to decide here."];
+  if (budgeting() && !narrowed) return showBudgetEnd();
+  if (narrowed) return fill($("empty"), ["No sample in this tab matches. Try another tab, or change the class, state or search."]);
+  const parts = ["Nothing left to decide here."];
   if (state.decided && !spotChecking()) parts.push(" Write the corrected data: ", make("code", "", state.apply));
   // Who has just decided on the last sample is somewhere above.
   if (fill($("empty"), parts) && state.samples.length) $("empty").scrollIntoView({ block: "nearest" });
   return undefined;
+}
+
+// What the looks of a budget have brought, what is left, and whether more of them pay.
+async function showBudgetEnd() {
+  const { latest, generation } = state;
+  if (state.ending.latest !== latest) {
+    state.ending.latest = latest;
+    try {
+      state.ending.text = (await ask("/api/budget")).text;
+    } catch {
+      state.ending.latest = -1; // the next poll tries again
+    }
+  }
+  if (generation !== state.generation || state.samples.some((sample) => !sample.outcome)) return;
+  const parts = [
+    make("span", "ending", state.ending.text), make("span", "", "Write the corrected data: "), make("code", "", state.apply),
+    make("span", "", " Continue with as many looks: "), make("code", "", state.goOn),
+  ];
+  if (fill($("empty"), parts) && state.samples.length) $("empty").scrollIntoView({ block: "nearest" });
 }
 
 // Only if it is new: somebody may be copying it, or have it read aloud. Returns whether it is.
@@ -182,6 +207,7 @@ function picture(address, frame, lazy) {
 // In the spot check people judge for themselves, or it would find what the verdicts have found: what
 // josrc thinks of a sample is shown once it is decided.
 const spotChecking = () => state.filter.verdict === "spot_check";
+const budgeting = () => state.filter.verdict === "budget";
 const veiled = (sample) => spotChecking() && !sample.outcome;
 
 // Before a decision the label and what josrc thinks of it, afterwards what holds.
@@ -305,12 +331,13 @@ function showDetail() {
     image.addEventListener("error", () => explain(sample.row));
     $("picture").replaceChildren(image);
     shownRow = sample.row;
+    showCopies(sample.row);
   }
   $("labels").replaceChildren(...labelParts(sample).flatMap((part) => [part, " "]));
   const verdict = make("small", "", `(verdict: ${verdictText(sample)})`);
   $("decision").replaceChildren(...(sample.outcome ? [`Decided: ${decisionText(sample)} `, verdict] : []));
   $("decision").hidden = !sample.outcome;
-  $("reason").textContent = veiled(sample) ? "Is the label right? The verdict is shown when you have decided." : sample.reason;
+  $("reason").textContent = veiled(sample) ? "Is the label right? The verdict is shown once you have decided." : sample.reason;
   $("path").textContent = sample.path || `sample ${sample.id}`;
   $("scores").replaceChildren(...(veiled(sample) ? [] : [
     ...score("Label is right", sample.p_clean), ...score("Belongs to no class", sample.p_ood),
@@ -319,12 +346,29 @@ function showDetail() {
   showAim();
 }
 
+// Whoever has seen an image knows its copies. Near ones may differ, so these are decided only if
+// somebody says so.
+function showCopies(row) {
+  const copies = budgeting() ? state.copies[row] ?? [] : [];
+  $("copies").hidden = !copies.length;
+  $("with-copies").checked = copies.length > 0 && copies.every((copy) => !copy.near);
+  const near = copies.some((copy) => copy.near) ? "near " : "";
+  $("copies-text").textContent = `Decide for its ${copies.length === 1 ? `${near}copy` : `${number(copies.length)} ${near}copies`} too`;
+  $("copy-pictures").replaceChildren(...copies.map((copy) => {
+    const figure = make("figure");
+    const frame = make("div", "frame");
+    frame.append(picture(`/thumbnail/${copy.row}`, frame, true));
+    figure.append(frame, make("figcaption", "", copy.given));
+    return figure;
+  }));
+}
+
 function showAim() {
   const aim = aimed();
   const open = undecided(aim);
   const left = aim.length - open.length;
   const many = open.length ? `Accept ${number(open.length)} suggestions` : "Accept";
-  const stay = left ? ` (decided already: ${number(left)})` : "";
+  const stay = left ? ` (already decided: ${number(left)})` : "";
   fill($("aim"), [open.length ? `Decide on ${images(open.length)} at once${stay}` : ALL_DECIDED]);
   $("aim").hidden = aim.length < 2;
   $("accept-text").textContent = open.length === 1 ? acceptText(open[0]) : many;
