@@ -1,0 +1,1 @@
+"""Many runs that differ in their settings, as one plan."""
