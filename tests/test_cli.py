@@ -98,7 +98,7 @@ def test_overwrite_never_touches_a_folder_with_files_of_others(
     (tmp_path / "config.yaml").write_text("of: another program")
     (tmp_path / "thesis.tex").write_text("years of work")
     assert josrc("train", "digits-o", *NOISY, *FAST, "--overwrite", "--out", tmp_path) == 2
-    assert "thesis.tex, which is not of a run" in capsys.readouterr().err
+    assert "thesis.tex, which is not part of a run" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "thesis.tex"]
 
 
@@ -147,7 +147,10 @@ MISTAKES = {
     "unknown data": (["train", "digit-o"], "Did you mean 'digits-o'"),
     "rate above 1": (["train", "digits-o", "--rate", "1.5"], "data.rate=1.5"),
     "rate below 0": (["noise", "digits-o", "--rate", "-0.1", "--out", "n.npz"], "data.rate=-0.1"),
-    "rate of none": (["train", "digits-o", "--rate", "0.2"], "Rate 0.2: Which noise? Add --noise"),
+    "rate of none": (
+        ["train", "digits-o", "--rate", "0.2"],
+        "Rate 0.2: no kind of noise is given. Add --noise",
+    ),
     "noise without rate": (["train", "digits-o", "--noise", "block"], "needs a rate"),
     "noise twice": (
         ["train", "digits-o", "--noise-file", "eights.npy", "--noise", "block", "--rate", "0.1"],
@@ -164,8 +167,8 @@ MISTAKES = {
     "unknown section": (["train", "digits-o", "methods.alpha=1"], "Did you mean 'method'"),
     "hidden section": (["train", "digits-o", "data=3"], "'data' is a section"),
     "hidden key": (["train", "digits-o", "epochs.x=1", "--epochs", "1"], "Unknown key 'epochs.x'"),
-    "yes for a number": (["train", "digits-o", "epochs=yes"], "epochs=True is not possible"),
-    "yes for a rate": (["train", "digits-o", "optimizer.lr=yes"], "optimizer.lr=True is not poss"),
+    "yes for a number": (["train", "digits-o", "epochs=yes"], "epochs=True is not valid"),
+    "yes for a rate": (["train", "digits-o", "optimizer.lr=yes"], "optimizer.lr=True is not valid"),
     "no data": (["train", ""], "path of the data is empty"),
     "huge head": (["train", "digits-o", "--image-size", "1000"], "a smaller --image-size"),
     "no results": (["bench", "render", "--results", "nowhere"], "nowhere does not exist"),
@@ -233,7 +236,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])  # SIGTERM: own images
+@pytest.mark.parametrize(  # SIGTERM: own images
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_stopped_run_resumes_to_the_same_end(
     whole: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -278,10 +283,15 @@ def test_two_processes_never_write_one_run(
     for line in first.stdout:
         if "epoch 1/50" in line:
             break
-    assert josrc("resume", tmp_path / "run") == 2
+    again = ["train", "digits-o", "--out", tmp_path / "run"]
+    predict = ["predict", tmp_path / "run", tmp_path]
+    for command in (["resume", tmp_path / "run"], again, [*again, "--overwrite"], predict):
+        assert josrc(*command) == 2
+        error = capsys.readouterr().err
+        assert "in use by another josrc process" in error
+        assert "josrc resume" not in error
     first.kill()
     first.communicate()
-    assert "in use by another josrc process" in capsys.readouterr().err
 
 
 def test_help_answers_without_importing_torch() -> None:
@@ -317,18 +327,6 @@ def test_the_papers_command_runs_with_a_timm_backbone(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "summary.json").is_file()
 
 
-def test_the_demo_compares_both_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert josrc("demo", "--epochs", "1", "--out", tmp_path) == 0
-    output = capsys.readouterr().out
-    for word in ("standard", "josrc", "Test accuracy", "out of", "verdicts.csv", "report.html"):
-        assert word in output
-    # The table's last row, against the files.
-    verdicts = (tmp_path / "josrc" / "audit" / "verdicts.csv").read_text().splitlines()[1:]
-    kind = np.load(tmp_path / "josrc" / "noise.npz")["kind"]
-    clean = [kind[place] == 0 for place, line in enumerate(verdicts) if ",clean," in line]
-    assert f"{len(clean)} ({100 * np.mean(clean):.0f} %)" in output
-
-
 def interrupted(tmp_path: Path, *arguments: str) -> Path:
     """A run that was stopped in its second epoch."""
     folder = tmp_path / "stopped"
@@ -342,6 +340,7 @@ def interrupted(tmp_path: Path, *arguments: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_only_as_what_it_began(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -374,6 +373,7 @@ def test_a_path_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert f"Run folder: {run}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_does_not_end_the_training(tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = ["--epochs", "2", "--method", "standard", "--out", run]
@@ -386,6 +386,7 @@ def test_a_reader_who_leaves_does_not_end_the_training(tmp_path: Path) -> None:
     assert (run / "summary.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_that_fits(tmp_path: Path) -> None:
     code = (
         "import os, pty, sys\n"

@@ -31,6 +31,8 @@ def test_of_several_processes_the_first_one_speaks(
     if rank is not None:
         monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some run")
         monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     for _ in range(3):
         say_once("That is no longer a setting.")
     assert capsys.readouterr().err.count("no longer a setting") == told

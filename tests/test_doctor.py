@@ -13,7 +13,7 @@ from torchvision.datasets import CIFAR100
 
 from commands import josrc
 from josrc import __version__
-from josrc.doctor import missing_packages
+from josrc.cli._doctor import missing_packages
 
 
 def test_it_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,11 +72,11 @@ def test_own_images_are_all_decoded(
     assert josrc("doctor", "data", copy) == 0
     said = capsys.readouterr().out
     assert "120 images to train on, 0 held out, 0 to test on." in said
-    assert f"No image: {copy / 'one' / 'broken.png'}: " in said
+    assert f"Not an image: {copy / 'one' / 'broken.png'}: " in said
     for number in range(10):
         (copy / "one" / f"{number}.jpg").write_text("no picture")
     assert josrc("doctor", "data", copy) == 2
-    assert "11 of 131 files give no image" in capsys.readouterr().err
+    assert "11 of 131 files could not be read" in capsys.readouterr().err
 
 
 MANIFESTS = {
@@ -115,3 +115,19 @@ def test_a_mistake_is_one_clear_message(pictures: Path, capsys: pytest.CaptureFi
     )
     assert josrc("doctor", "data", pictures, pictures) == 2
     assert "is a path itself" in capsys.readouterr().err
+
+
+def test_very_large_images_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            side = 120 if (name, number) == ("dog", 1) else 30
+            picture = Image.new("RGB", (side, side), (90 * number, 50, len(name)))
+            picture.save(tmp_path / name / f"{number}.png")
+    monkeypatch.setattr("josrc.cli._doctor.VERY_LARGE", 120 * 120 - 1)
+    assert josrc("doctor", "data", tmp_path) == 0
+    said = capsys.readouterr().out
+    assert f"Very large: {tmp_path / 'dog' / '1.png'}: 120 x 120 pixels" in said
+    assert said.count("Very large") == 1

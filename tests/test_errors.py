@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from commands import josrc
 
 NOISE = ("noise", "digits-o", "--out")
-ROOM = "can't be used: No space left on device. Make room there"
+ROOM = "can't be used: No space left on device. Free some space there"
 
 
 def refusing(number: int) -> Any:
@@ -44,9 +44,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     ("out", "message"),
     [
         ("folder.npz", "{home}/folder.npz can't be used: A folder is where a file should go. Name"),
-        ("file/n.npz", "{home}/file can't be used: File exists. Take another name"),
-        ("file/a/n.npz", "{home}/file/a can't be used: Not a directory. Take another place"),
-        ("n" * 300 + ".npz", "can't be used: File name too long. Take a shorter name."),
+        ("file/n.npz", "{home}/file can't be used: File exists. Choose another name"),
+        ("file/a/n.npz", "{home}/file/a can't be used: Not a directory. Choose another place"),
+        ("n" * 300 + ".npz", "can't be used: File name too long. Choose a shorter name."),
     ],
 )
 def test_a_path_that_can_not_be_written_is_named_with_advice(
@@ -61,9 +61,9 @@ def test_a_path_that_can_not_be_written_is_named_with_advice(
 @pytest.mark.parametrize(
     ("number", "message"),
     [
-        (errno.EACCES, "Permission denied. Take another place, or change who may use it"),
+        (errno.EACCES, "Permission denied. Choose another place, or change its permissions"),
         (errno.EROFS, "Read-only file system. Nothing can be written there"),
-        (errno.EIO, "Input/output error. Try again, or take another place."),
+        (errno.EIO, "Input/output error. Try again, or choose another place."),
     ],
 )
 def test_rights_and_file_systems_are_explained(
@@ -100,7 +100,7 @@ def test_a_full_disk_ends_a_training_with_the_same_words(
     assert josrc("train", "digits-o", *short, "--out", tmp_path / "run") == 2
     error = said(capsys)
     assert f".safetensors {ROOM}" in error
-    assert "What was saved before is whole." in error
+    assert "Files saved earlier are intact." in error
 
 
 def test_a_copy_that_does_not_fit_names_the_folder(
@@ -121,7 +121,7 @@ def test_a_manifest_that_may_not_be_read_is_told_with_advice(
     (tmp_path / "m.csv").write_text("path,label\n")
     monkeypatch.setattr("josrc.data.readers.manifest.frames_of", refusing(errno.EACCES))
     assert josrc("train", tmp_path / "m.csv") == 2
-    assert "m.csv can't be read as a manifest: Permission denied. Take another" in said(capsys)
+    assert "m.csv can't be read as a manifest: Permission denied. Choose another" in said(capsys)
 
 
 WRONG_WORDS = {
@@ -137,6 +137,8 @@ WRONG_WORDS = {
     "eval RUN DATA --devise cpu": "No such option: --devise. Did you mean '--device'?",
     "export RUN -out model.onnx": "Did you mean '--out'?",
     "resume RUN --epochs 5": "No such option: --epochs. Known: --data-root, --device, --quiet",
+    "train digits-o --lr 0.01": "No such option: --lr. Did you mean optimizer.lr=..., without",
+    "train digits-o --mixup 0.01": "No such option: --mixup. Settings are KEY=VALUE, without",
     "train digits-o --epochs": "'--epochs' requires an argument.",
     "predict RUN": "Missing argument 'PATH...'. See: josrc predict --help",
     "bench rn": "No such command 'rn'. Did you mean 'run'? See: josrc bench --help",

@@ -26,9 +26,9 @@ def test_every_key_is_listed_with_its_default_and_a_meaning(method: str) -> None
 
 def test_a_meaning_names_the_values_and_the_length_it_belongs_to() -> None:
     listed = {setting.key: setting.meaning for setting in settings_of("dividemix")}
-    assert "one of shift, resized" in listed["views.crop"]
+    assert "one of shift, whole, resized" in listed["views.crop"]
     assert "one of noisy, published" in listed["data.protocol"]
-    assert "so many of 300" in listed["method.warm_up"]
+    assert "given for a run of 300" in listed["method.warm_up"]
     assert "one of" not in listed["epochs"]
 
 

@@ -17,9 +17,19 @@ if TYPE_CHECKING:
     from josrc.estimator import NoisyLabelClassifier
     from josrc.runs.audit import audit, report
     from josrc.runs.run import Run
+    from josrc.runs.scan import scan
     from josrc.runs.start import resume, train
 
-__all__ = ["NoisyLabelClassifier", "Run", "__version__", "audit", "report", "resume", "train"]
+__all__ = [
+    "NoisyLabelClassifier",
+    "Run",
+    "__version__",
+    "audit",
+    "report",
+    "resume",
+    "scan",
+    "train",
+]
 
 # Where each public name lives. torch takes seconds to import: `josrc --help` must not wait for it.
 _HOMES = {
@@ -28,6 +38,7 @@ _HOMES = {
     "audit": "josrc.runs.audit",
     "report": "josrc.runs.audit",
     "resume": "josrc.runs.start",
+    "scan": "josrc.runs.scan",
     "train": "josrc.runs.start",
 }
 

@@ -1,5 +1,14 @@
 """``python -m josrc`` is ``josrc``."""
 
-from josrc.cli.main import main
+from josrc._launch import ended_at_once
 
-main()
+
+def main() -> None:
+    """Run the command line."""
+    with ended_at_once():
+        from josrc.cli.main import main as run
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
 from rich.console import Console
 
-# Characters of a name and of a sentence. Whoever writes longer ones does not want them to be read.
-LONGEST_NAME, LONGEST_TEXT = 200, 1000
+from josrc._launch import find_place
+
+# Control characters but tabs and ends of lines, what turns the direction of writing, and halves of
+# characters, which no terminal can be sent.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+# Characters of a name and of a sentence. Longer ones are not meant to be read.
+MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 200, 1000
+# And of all that is said at the end of a command.
+MAX_MESSAGE_LENGTH = 20_000
 
 
 class Terminal(Console):
@@ -22,16 +31,23 @@ class Terminal(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
+def printable(text: str) -> str:
+    """A text that moves no cursor and sets no colour: what would is spelled out.
+
+    Names of classes and files may hold anything, and a terminal obeys what it is shown.
+    """
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def say(console: Console, text: str) -> None:
     """A line as it is: paths and names may hold anything, nothing in them is markup."""
-    console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console.print(printable(text), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 @cache
 def say_once(text: str) -> None:
     """A line beside the output, however often, and in however many processes, there is reason."""
-    others = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK") != "0"
-    say(Terminal(stderr=True, quiet=others), text)
+    say(Terminal(stderr=True, quiet=find_place().rank > 0), text)
 
 
 @contextmanager
@@ -56,6 +72,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def clipped(text: str, longest: int = LONGEST_NAME) -> str:
+def clipped(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A text that is not too long to be shown."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

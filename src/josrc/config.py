@@ -34,8 +34,10 @@ LowerCase = Annotated[
     Choice, BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text)
 ]
 # A run stays the same run wherever it is computed, its data lies and its numbers are shown. What
-# kind of data it has follows from the name.
-CHANGEABLE = {"device", "engine", "stop_on_collapse", "log", "data.root", "data.kind"}
+# kind of data it has follows from the name, and copies are looked for before it begins.
+CHANGEABLE = {
+    "device", "engine", "stop_on_collapse", "log", "data.root", "data.kind", "data.near_duplicates",
+}  # fmt: skip
 # How the name of a data set on the Hugging Face hub begins.
 HUB = "hf:"
 # What stands in a run's configuration where runs on named data have their recipe.
@@ -62,7 +64,10 @@ class DataKind(StrEnum):
     PUBLISHED = "published"  # known by name, its images in files in their published layout
     FOLDER = "folder"  # class folders
     MANIFEST = "manifest"  # a file that names images and their labels
+    LABEL_STUDIO = "label_studio"  # tasks of Label Studio, as JSON
+    COCO = "coco"  # images and annotations in COCO's JSON
     HUB = "hub"  # a Hugging Face data set, by its name or saved to disk
+    SHARDS = "shards"  # tar or parquet files that hold the images, and their labels
     ARRAYS = "arrays"  # handed over by a Python program: pixels or paths, and labels
 
     @property
@@ -78,7 +83,14 @@ class DataKind(StrEnum):
     @property
     def has_place(self) -> bool:
         """Whether it may lie at a path of its user's, and move."""
-        return self in (DataKind.FOLDER, DataKind.MANIFEST, DataKind.HUB)
+        return self in (DataKind.FOLDER, DataKind.HUB) or self.is_list
+
+    @property
+    def is_list(self) -> bool:
+        """Whether files list its images: those name them, or hold them."""
+        return self in (
+            DataKind.MANIFEST, DataKind.LABEL_STUDIO, DataKind.COCO, DataKind.SHARDS,
+        )  # fmt: skip
 
 
 def phase(default: int, *, of: int = 200, description: str | None = None) -> Any:
@@ -116,46 +128,100 @@ class Section(BaseModel):
         return value
 
 
+def split_names(names: Any) -> Any:
+    """Names as a list, also those that come as one text with commas."""
+    if not isinstance(names, str):
+        return names
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+# What an optimizer multiplies by lies far below; a float32 ends at 3e38.
+MAX_LEARNING_RATE = 1e6
+
+
 class DataConfig(Section):
     """Which data, and which noise is added to its labels."""
 
     name: str = Field(description="a data set josrc knows, a path, or hf:NAME")
-    kind: DataKind = Field(description="what sort of data that is; it follows from the name")
+    kind: DataKind = Field(description="kind of data; follows from the name")
     root: File | None = Field(None, description="folder that holds the data; null: download it")
     noise: NoiseKind = Field(
-        "none", description="wrong labels: drawn on purpose, or those that people gave"
+        "none", description="noise: drawn on purpose, or labels that people gave"
     )
-    rate: float = Field(0.0, ge=0, le=1, description="share of labels that are drawn wrong")
+    rate: float = Field(0.0, ge=0, le=1, description="share of labels to corrupt")
     # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
-    noise_seed: int = Field(0, ge=0, lt=2**32, description="of that draw, whatever the run's seed")
-    noise_file: File | None = Field(None, description="given labels, in place of noise and rate")
+    noise_seed: int = Field(
+        0, ge=0, lt=2**32, description="seed of the noise, whatever the run's seed"
+    )
+    noise_file: File | None = Field(None, description="given labels, instead of noise and rate")
     # For images of one's own, in files:
     test: File | None = Field(None, description="images with true labels to test on")
     val: float = Field(0.0, ge=0, lt=1, description="share of each class to hold out")
-    path_column: str | None = Field(None, description="of a manifest; null: found by its name")
-    label_column: str | None = Field(None, description="of a manifest; null: found by its name")
+    path_column: str | None = Field(
+        None, description="column of a manifest; null: found by its name"
+    )
+    label_column: str | None = Field(
+        None, description="column of a manifest; null: found by its name"
+    )
+    annotator_column: str | None = Field(
+        None, description="column of a manifest with a row per label: who gave it"
+    )
+    annotator_columns: list[str] | None = Field(
+        None, description="columns of a manifest with a row per image: the labels of each annotator"
+    )
+    group_column: str | None = Field(
+        None, description="column of a manifest; images of one group are held out together"
+    )
+    near_duplicates: bool = Field(
+        True, description="also look for copies that were saved again, resized or cropped"
+    )
+    whole_labels: bool = Field(
+        False, description="in a manifest, 'cat;dog' is the name of one class, not of two"
+    )
     allow_outside: bool = Field(False, description="a manifest may name files anywhere")
-    allow_skipped: bool = Field(False, description="train even if over 5 % of files are no images")
-    workers: int | None = Field(None, ge=0, description="decoding processes; null: one a core")
+    allow_skipped: bool = Field(
+        False, description="train even if more than 5 % of the files are not images"
+    )
+    workers: int | None = Field(None, ge=0, description="decoding processes; null: one per core")
     resident: bool | None = Field(None, description="keep all images in memory; null: if they fit")
     # For Clothing1M; null means noisy. The released Jo-SRC code trains on clean-train images too.
     protocol: Literal["noisy", "published"] | None = Field(
-        None, description="noisy: the noisy images alone; published: and the clean-train images"
+        None, description="noisy: the noisy images alone; published: the clean-train images too"
     )
     epoch_samples: int | None = Field(
-        None, ge=2, description="an epoch is so many samples, as many of each class; null: all"
+        None, ge=2, description="samples per epoch, equally many of each class; null: all"
     )
+
+    @field_validator("annotator_columns", mode="before")
+    @classmethod
+    def _listed(cls, names: Any) -> Any:
+        return split_names(names)
+
+    @model_validator(mode="after")
+    def _annotators_are_told_once(self) -> Self:
+        if self.annotator_column and self.annotator_columns:
+            raise ValueError("Give annotator_column or annotator_columns, not both.")
+        return self
+
+    @property
+    def has_annotators(self) -> bool:
+        """Whether several annotators have labelled the images."""
+        return bool(self.annotator_column or self.annotator_columns)
 
     @property
     def original_path(self) -> Path | None:
-        """Where own images were when they were named; none for data that lies at no path."""
-        path = Path(self.name)
-        return path if self.kind.has_place and path.is_absolute() else None
+        """Where own images were when they were named; none for data that lies at no path.
+
+        An address is no path, and a pattern, ``{0..9}.tar``, is several.
+        """
+        path, several = Path(self.name), self.kind is DataKind.SHARDS and "{" in self.name
+        return path if self.kind.has_place and path.is_absolute() and not several else None
 
     @property
     def path(self) -> Path | None:
         """The same, or where they are said to have moved."""
-        return self.original_path and (self.root or self.original_path)
+        moves = self.original_path is not None or self.kind.is_list
+        return (self.root if moves else None) or self.original_path
 
     @property
     def place(self) -> str:
@@ -168,7 +234,9 @@ class DataConfig(Section):
             raise ValueError("A noise file holds the labels: give it, or noise and rate, not both.")
         if self.noise == "none" and self.rate > 0:
             none = (
-                "Noise 'none' has no rate." if "noise" in self.model_fields_set else "Which noise?"
+                "Noise 'none' has no rate."
+                if "noise" in self.model_fields_set
+                else "no kind of noise is given."
             )
             raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, say.")
         if self.noise in PEOPLE:
@@ -181,8 +249,8 @@ class DataConfig(Section):
         """These settings, if the noise is labels that people gave to this very data."""
         if PEOPLE[self.noise] != self.name:
             raise ValueError(
-                f"Noise '{self.noise}' is labels that people gave to {PEOPLE[self.noise]}, and not "
-                f"to {self.name}."
+                f"Noise '{self.noise}' stands for labels that people gave to "
+                f"{PEOPLE[self.noise]}, not to {self.name}."
             )
         if self.rate > 0:
             raise ValueError(
@@ -194,32 +262,49 @@ class DataConfig(Section):
 class ViewConfig(Section):
     """The weak view: a random crop out of a zero-padded image, and a horizontal flip."""
 
-    pad: int = Field(4, ge=0, description="pixels around an image, of which crops may take some")
+    pad: int = Field(
+        4, ge=0, le=1024, description="pixels of padding around an image, which crops may include"
+    )
     flip: bool = Field(True, description="mirror half of the views; not for digits or text")
     # Test images too. The codes of Co-teaching, Co-teaching+ and JoCoR leave pixels in [0, 1].
     normalise: bool = Field(True, description="standardise each channel; false: pixels in [0, 1]")
-    crop: Literal["shift", "resized"] = Field(
-        "shift", description="a crop at a random place, or one of random area too"
+    # Images in files come as their middle square; whole ones cost a square for each view.
+    crop: Literal["shift", "whole", "resized"] = Field(
+        "shift",
+        description="at a random position, anywhere along the long side too, or of random area",
     )
     strong: Literal["none", "last", "all"] = Field(
-        "none", description="which views are also turned, sheared and changed in colour"
+        "none", description="which views also get geometric and colour changes"
+    )
+    # autoaugment: the one its authors found for CIFAR-10, which successors of Jo-SRC use.
+    policy: Literal["mild", "autoaugment", "randaugment"] = Field(
+        "mild", description="those changes: a mild one, or two operations of a policy"
+    )
+    # More cost as much again before the first epoch: each is a pass through the backbone.
+    stored: int = Field(
+        4, ge=1, description="model.train=head: views per image whose features are kept"
     )
 
 
 class ModelConfig(Section):
     """The network: ``cnn7``, ``preactresnet18`` or any timm name, and the head on top of it."""
 
-    name: str = Field("cnn7", description="cnn7, preactresnet18, or any name of timm's")
+    name: str = Field("cnn7", description="cnn7, preactresnet18, or any timm model")
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
     head: Literal["linear", "mlp"] = Field("mlp", description="one layer on top, or two")
-    width: float = Field(1.0, gt=0, description="scales the channels of cnn7 alone")
-    pretrained: bool = Field(False, description="begin with timm's weights")
-    weights: File | None = Field(None, description="begin with those of a file")
+    width: float = Field(
+        1.0, gt=0, le=64, description="width multiplier of cnn7; no other network has one"
+    )
+    pretrained: bool = Field(False, description="start from timm's weights")
+    weights: File | None = Field(None, description="start from the weights in a file")
     image_size: int | None = Field(
-        None, ge=4, description="side in pixels; null: as images are, or as timm has it"
+        None, ge=4, description="side in pixels; null: as the images are, or as timm says"
+    )
+    train: Literal["all", "head"] = Field(
+        "all", description="train all weights, or the head alone over features computed once"
     )
     sync_bn: bool = Field(
-        False, description="several processes on GPUs: batch norm over the batches of all"
+        False, description="several processes on GPUs: batch norm over the batches of all processes"
     )
 
 
@@ -227,20 +312,34 @@ class OptimizerConfig(Section):
     """The optimizer and how its learning rate moves over the epochs."""
 
     name: Literal["adam", "sgd"] = Field("adam", description="the optimizer")
-    lr: float = Field(1e-3, gt=0, description="learning rate at the start")
+    lr: float = Field(1e-3, gt=0, le=MAX_LEARNING_RATE, description="learning rate at the start")
+    backbone_factor: float = Field(
+        1.0,
+        gt=0,
+        le=MAX_LEARNING_RATE,
+        description="backbone's rate as a share of lr; below 1 keeps more of what it has learned",
+    )
     momentum: float = Field(0.9, ge=0, lt=1, description="beta1 of Adam, momentum of SGD")
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty on all weights")
+    weight_decay: float = Field(
+        0.0, ge=0, le=MAX_LEARNING_RATE, description="L2 penalty on all weights"
+    )
     nesterov: bool = Field(False, description="Nesterov's momentum, for SGD")
     decay: Literal["none", "linear", "cosine", "step"] = Field(
         "linear", description="from decay_start on: to 0, or in one step to a tenth"
     )
     decay_start: int = phase(80, description="first epoch of the decay, counted from 0")
+    end: float = Field(0.0, ge=0, description="learning rate at the end of a cosine")
+    before: float | None = Field(
+        None, gt=0, description="learning rate before decay_start; null: lr"
+    )
     # Co-teaching's code, and Jo-SRC's after it, lowers Adam's beta1 when the decay begins.
     momentum_after: float | None = Field(
-        None, ge=0, lt=1, description="momentum once the decay has begun; null: the same"
+        None, ge=0, lt=1, description="momentum once the decay has begun; null: unchanged"
     )
-    rates: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
-        None, min_length=1, description="rates of equal parts of the run, in place of lr and decay"
+    rates: tuple[Annotated[float, Field(gt=0, le=MAX_LEARNING_RATE)], ...] | None = Field(
+        None,
+        min_length=1,
+        description="learning rates of equal parts of the run, instead of lr and decay",
     )
 
     @model_validator(mode="after")
@@ -257,6 +356,8 @@ class OptimizerConfig(Section):
         momentum = (
             self.momentum_after if begun and self.momentum_after is not None else self.momentum
         )
+        if epoch < self.decay_start and self.before is not None:
+            return self.before, momentum
         if not begun:
             return self.lr, momentum
         if self.decay == "step":
@@ -264,6 +365,7 @@ class OptimizerConfig(Section):
         left = (epochs - epoch) / max(1, epochs - self.decay_start)
         if self.decay == "cosine":
             left = 0.5 * (1 - math.cos(math.pi * left))
+            return self.end + (self.lr - self.end) * left, momentum
         return self.lr * left, momentum
 
 
@@ -287,24 +389,36 @@ class MethodSettings(Section):
         return self
 
 
+# What stands for a method in the configuration of a scan, which trains none.
+SCAN = "scan"
+
+
+class ScanSettings(MethodSettings):
+    """What a scan rests on besides the images: files of the user's."""
+
+    name: Literal["scan"] = "scan"
+    probabilities: File | None = Field(None, description="predictions made elsewhere")
+    features: File | None = Field(None, description="features made elsewhere")
+
+
 class RunConfig(Section):
     """Everything that decides what a run computes."""
 
-    recipe: str = Field("augmented", description="where other defaults than these come from")
+    recipe: str = Field("augmented", description="where defaults other than these come from")
     data: DataConfig
     views: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
     method: SerializeAsAny[MethodSettings]
     optimizer: OptimizerConfig = OptimizerConfig()
     epochs: int = Field(200, ge=1, description="length of the run")
-    batch_size: int = Field(128, ge=2, description="samples a step, of all processes together")
-    seed: int = Field(0, ge=0, lt=2**31, description="of first weights, order and views")
+    batch_size: int = Field(128, ge=2, description="samples per step, over all processes")
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of initial weights, order and views")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1 ...")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="of most arithmetic; auto: bfloat16 on a GPU"
     )
     engine: Literal["auto", "captured", "eager"] = Field(
-        "auto", description="replay steps as CUDA graphs, or not; auto: where they can be"
+        "auto", description="replay steps as CUDA graphs, or not; auto: where possible"
     )
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"
@@ -313,16 +427,14 @@ class RunConfig(Section):
         0.0,
         ge=0,
         le=0.1,
-        description="share of labels made wrong on purpose in training, to measure the audit by",
+        description="share of labels corrupted in training, to measure the audit by",
     )
-    log: list[str] = Field([], description="where else each epoch's numbers go: tensorboard")
+    log: list[str] = Field([], description="where else each epoch's metrics go: tensorboard")
 
     @field_validator("log", mode="before")
     @classmethod
     def _listed(cls, names: Any) -> Any:
-        if not isinstance(names, str):
-            return names
-        return [name.strip() for name in names.split(",") if name.strip()]
+        return split_names(names)
 
     def flat(self) -> dict[str, Any]:
         """Every value by its whole key, as ``optimizer.lr``."""

@@ -1,4 +1,4 @@
-"""``NoisyLabelClassifier``: josrc as scikit-learn's users know classifiers."""
+"""``NoisyLabelClassifier``: josrc as a classifier of scikit-learn."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     Args:
         method: see ``josrc methods``.
-        model: ``cnn7`` or any timm name.
-        pretrained: let timm load its weights.
-        weights: start from this file.
+        model: ``cnn7`` or any timm model.
+        pretrained: start from timm's weights.
+        weights: start from the weights in this file.
         image_size: height and width that the network sees.
-        epochs: none: as many as the number of images asks for; so for the others that are none.
-        batch_size: samples a step.
+        epochs: ``None``: follows from the number of images; so do others that are ``None``.
+        batch_size: samples per step.
         seed: of weights, order and views.
         device: ``auto``, ``cpu``, ``cuda`` ...
         settings: any other configuration keys, ``{"method.alpha": 0.3}``.
-        out: keep the run folder here; none: it is deleted after ``fit``.
+        out: keep the run folder here; ``None``: it is deleted after ``fit``.
         quiet: show no progress.
 
     Attributes:
         classes_: the classes, sorted.
-        metrics_: a mapping an epoch, with the columns of ``metrics.csv``.
-        verdicts_: a pandas frame with a row a sample of X, in its order: ``verdict``,
+        metrics_: a mapping per epoch, with the columns of ``metrics.csv``.
+        verdicts_: a pandas frame with a row per sample of X, in its order: ``verdict``,
             ``suggested_label`` and the other columns of ``audit/verdicts.csv``.
         noise_rate_: estimated share of labels in y that are wrong.
     """
@@ -96,7 +96,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self
 
     def _keep(self, run: Run) -> None:
-        """All that is needed once the run folder is gone."""
+        """Keep what is needed once the run folder is gone."""
         self.metrics_ = run.metrics
         self.verdicts_ = run.verdicts()
         assert run.audit is not None

@@ -25,10 +25,10 @@ from josrc.bench.cleanlab import (
     cross_validate,
     judge_with_cleanlab,
 )
-from josrc.bench.look_alikes import look_alikes, pairs_confused
+from josrc.bench.look_alikes import confuse_pairs, look_alikes
 from josrc.bench.plan import AUDIT_CELLS, AUDIT_SIDES, LOOK_ALIKES, audit_title
 from josrc.bench.results import AUDIT, ResultKey
-from josrc.bench.suite import begin_or_go_on, what_is_missing
+from josrc.bench.suite import find_missing, start_or_resume
 from josrc.config import RunConfig
 from josrc.data.noise import CLEAN, Labels
 from josrc.data.registry import open_source
@@ -39,10 +39,10 @@ from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
 from josrc.errors import FolderInUseError, InterruptedRunError, TrainingFailedError, UserError
 from josrc.runs.audit import gather_evidence
-from josrc.runs.auto import planted_for
+from josrc.runs.auto import plant_share_for
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure, listeners, plan
-from josrc.verdicts.judge_run import Judged, judge_labels
+from josrc.verdicts.judge_run import Judgement, judge_labels
 from josrc.verdicts.measures import (
     Measures,
     measure,
@@ -71,11 +71,11 @@ def run_audits(
     console: Console,
 ) -> None:
     """Run what is missing; each side of each cell is saved when it is done."""
-    keys = planned_audits(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
+    keys = plan_audits(data or DEFAULT, cells, sides or AUDIT_SIDES, seeds)
     epochs = options.get("epochs")
     if epochs is not None:  # a trial must never pass for the real thing
         results, scratch = results / "trial", scratch / "trial"
-    missing = what_is_missing(results, keys, epochs, console, f"audit: {len(keys)} results")
+    missing = find_missing(results, keys, epochs, console, f"audit: {len(keys)} results")
     if any(key.method == THEIRS for key in missing):
         check_cleanlab()
     trainers: dict[str, Trainer | None] = {}  # of either side: the next one takes its code over
@@ -84,7 +84,7 @@ def run_audits(
         try:
             found = work.ours() if key.method == OURS else work.theirs()
         except InterruptedRunError as stop:
-            stop.advise("The same command goes on with the bench.")
+            stop.advise("Run the same command again to continue.")
             raise
         except (FolderInUseError, TrainingFailedError) as error:
             say(console, f"{work.title}: left out. {error}")
@@ -94,7 +94,7 @@ def run_audits(
         trainers[key.method] = work.trainer
 
 
-def planned_audits(
+def plan_audits(
     data: Sequence[str], cells: Sequence[str], sides: Sequence[str], seeds: int
 ) -> list[ResultKey]:
     """Both sides of every cell; every cell with the first seed before any with the second."""
@@ -131,13 +131,13 @@ class _Work:
         self.results, self.scratch = results, scratch
         self.title = f"{key.method} {key.data} {audit_title(key.cell)} seed {key.seed}"
         ours = key.method == OURS
-        config, source = _planned(
+        config, source = _configure(
             key,
             {"method": "josrc" if ours else "standard", "seed": key.seed}
             | ({} if ours else {"epochs": THEIR_EPOCHS})
             | {name: value for name, value in options.items() if value is not None},
         )
-        plant = planted_for(len(source)) if ours else 0.0
+        plant = plant_share_for(len(source)) if ours else 0.0
         self.source = source
         self.config = with_noise_rate(config.model_copy(update={"plant": plant}), source)
 
@@ -146,7 +146,7 @@ class _Work:
         place = self.scratch / self.key.path.with_suffix("")
         trainer, _ = self._train(self.source, place, self.title)
         begun = time.monotonic()
-        evidence = gather_evidence(trainer.state, self.source)
+        evidence, _ = gather_evidence(trainer.state, self.source)
         evidence.write(trainer.folder.evidence)
         judged = judge_labels(trainer.state.ledger.arrays(), self.source, evidence)
         spent = time.monotonic() - begun
@@ -188,7 +188,7 @@ class _Work:
         hearing = listeners(folder, self.console, title)
         self.trainer = trainer = Trainer(self.config, source, folder, hearing, self.trainer)
         with folder.locked():
-            begin_or_go_on(trainer, self.console)
+            start_or_resume(trainer, self.console)
             return trainer, trainer.run()
 
     def _result(self, measures: Measures, trained: float, judged: float) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class _Work:
         }
 
 
-def measure_ours(judged: Judged, true: Labels, kind: NDArray[np.int8]) -> Measures:
+def measure_ours(judged: Judgement, true: Labels, kind: NDArray[np.int8]) -> Measures:
     """Everything that is measured of our side."""
     verdicts, said = judged.verdicts, judged.measured
     found = measure(verdicts.group, -verdicts.score, verdicts.p_ood, verdicts.rival, true, kind)
@@ -219,13 +219,14 @@ def measure_ours(judged: Judged, true: Labels, kind: NDArray[np.int8]) -> Measur
     return found | {name: said.get(name) for name in names}
 
 
-def _planned(key: ResultKey, options: dict[str, Any]) -> tuple[RunConfig, Source]:
+def _configure(key: ResultKey, options: dict[str, Any]) -> tuple[RunConfig, Source]:
     """The configuration of one side of a cell, and its data."""
     if key.data == LOOK_ALIKES:
         images, true = look_alikes(options.pop("data_root", None))
-        config, source = plan((images, true), **options)
+        # As on the other data: not the network that own photographs get.
+        config, source = plan((images, true), **{"model": "cnn7"} | options)
         assert source is not None
-        given = pairs_confused(true, key.cell.rate, config.data.noise_seed)
+        given = confuse_pairs(true, key.cell.rate, config.data.noise_seed)
         return config, replace(source, given=given, true=true)
     rate = key.cell.rate or None  # people's labels have none
     config = configure(key.data, recipe=RECIPE, noise=key.cell.noise, rate=rate, **options)

@@ -29,9 +29,9 @@ SURE = {
 THREE = {
     "f1_clean": "F1: clean",
     "f1_mislabelled": "F1: mislabelled",
-    "f1_out_of_distribution": "F1: foreign",
+    "f1_out_of_distribution": "F1: out of distribution",
     "auroc_wrong": "AUROC: wrong label",
-    "auroc_ood": "AUROC: foreign",
+    "auroc_ood": "AUROC: out of distribution",
     "auroc_ood_of_predictions": "the same by predictions",
 }
 
@@ -43,34 +43,34 @@ def audit_table(name: str, results: Results) -> TableView:
         "In %, means over n runs, ± over seeds. josrc: one training with Jo-SRC in which errors "
         "are planted, as in everybody's own images. cleanlab: predictions and features of five "
         "networks, each trained the plain way on four fifths of the data, and stopped after 30 "
-        "epochs, before it knows wrong labels by heart. Wrong labels: the truth, foreign images "
-        "counted in. Accused: every verdict but clean. AP: average precision of the order. First "
-        "100, first 500: share of wrong labels among those that look most wrong; where fewer are "
-        "wrong, not all can be. Noise rate: what each says, ours with its interval; cleanlab's is "
-        "how many label issues it finds. Suggestion: the likeliest class other than the given "
-        "label, for all samples of a class with a wrong label. Sure: called mislabelled or out of "
-        "distribution with a confidence of 0.9 or more; right counts the suggestion, reached is "
-        "the share of what is accused rightly. A dash: there is no such number. Seconds are of "
-        "training, with compilation, and of the verdicts.",
-        ("data", "side", *ACCUSED.values(), "noise rate said", *SURE.values(), "seconds"),
+        "epochs, before it memorises wrong labels. Wrong labels: the truth, including "
+        "out-of-distribution images. Accused: every verdict but clean. AP: average precision of "
+        "the order. First 100, first 500: share of wrong labels among those that look most "
+        "wrong; where fewer are wrong, not all can be. Estimated noise rate: ours with its "
+        "interval; cleanlab's is how many label issues it finds. Suggestion: the likeliest class "
+        "other than the given label, for all samples of a class with a wrong label. Sure: called "
+        "mislabelled or out of distribution with a confidence of 0.9 or more; right counts the "
+        "suggestion, reached is the share of what is rightly accused. A dash: there is no such "
+        "number. Seconds are of training, with compilation, and of the verdicts.",
+        ("data", "side", *ACCUSED.values(), "estimated noise rate", *SURE.values(), "seconds"),
         names=2,
     )
     for title, side, runs in _sides(results, tuple(AUDIT_CELLS)):
         accused, sure = ([percent(runs, key) for key in keys] for keys in (ACCUSED, SURE))
         seconds = [run.seconds_training + run.seconds_audit for run in runs]
         spent = f"{statistics.fmean(seconds):.0f}" if seconds else NONE
-        view.rows.append(_row(title, side, runs, (*accused, said_rate(runs), *sure, spent)))
+        view.rows.append(_row(title, side, runs, (*accused, format_rate(runs), *sure, spent)))
     return view
 
 
 def three_verdicts_table(name: str, results: Results) -> TableView:
-    """Of data with foreign images: how well each of the three verdicts is told."""
+    """Of data with foreign images: how well each of the three verdicts is recognised."""
     view = TableView(
         "Three verdicts against the truth (not in the paper)",
-        "In %, the same runs, of the data in which some images are foreign: they belong to no "
-        "class. An outlier by the default of cleanlab's Datalab counts as out of distribution, any "
-        "other of its label issues as mislabelled. It scores outliers by their features, or by "
-        "their predictions.",
+        "In %, the same runs, of the data in which some images are out of distribution: they "
+        "belong to no class. An outlier by the default of cleanlab's Datalab counts as out of "
+        "distribution, any other of its label issues as mislabelled. It scores outliers by their "
+        "features, or by their predictions.",
         ("data", "side", *THREE.values()),
         names=2,
     )
@@ -90,7 +90,7 @@ def percent(runs: Sequence[AuditResult], key: str) -> str:
     return f"{statistics.fmean(values):.1f}{spread}"
 
 
-def said_rate(runs: Sequence[AuditResult]) -> str:
+def format_rate(runs: Sequence[AuditResult]) -> str:
     """The noise rate that a side says, and its interval on a second line where it has one."""
     rate, low, high = (
         percent(runs, f"noise_rate_{name}").partition("\n")[0]

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from josrc._io import write_npz
-from josrc.data.loaders import MOST_EVALUATED
+from josrc.data.loaders import MAX_EVALUATED
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.data.source import Source
 from josrc.engine.state import TrainState
-from josrc.errors import UserError
+from josrc.errors import UserError, install_command
 
 FOLDS = 5
 # cleanlab's Datalab takes an image for an outlier whose mean distance to its neighbours lies this
@@ -70,7 +70,7 @@ def check_cleanlab() -> None:
     except ImportError:
         raise UserError(
             "bench audit compares with cleanlab, which is not installed: "
-            "pip install 'josrc[audit]'. Or leave it out: --sides josrc."
+            f"{install_command('compare')}. Or leave it out: --sides josrc."
         ) from None
 
 
@@ -114,7 +114,7 @@ def predict(state: TrainState, images: Array) -> tuple[Array, Array]:
     hook = last.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].float()))
     state.method.eval()
     probabilities: list[Tensor] = []
-    for chunk in torch.from_numpy(images).split(MOST_EVALUATED):
+    for chunk in torch.from_numpy(images).split(MAX_EVALUATED):
         pixels = state.loader.normalise(chunk.to(state.device).permute(0, 3, 1, 2))
         with torch.autocast(state.device.type, torch.bfloat16, enabled=state.bfloat16):
             logits = network(pixels)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from josrc.data.workers import default_workers
 
 QUALITY = 90
-GROUP = 64
+IMAGES_PER_GROUP = 64
 
 
 class PictureMaker(Dataset[int]):
@@ -40,5 +40,5 @@ def write_images(folder: Path, count: int, size: tuple[int, int], classes: int =
         (folder / f"class-{number:02}").mkdir()
     makers = PictureMaker(folder, count, size, classes)
     workers = default_workers(count)
-    for _ in DataLoader(makers, batch_size=GROUP, num_workers=workers, collate_fn=len):
+    for _ in DataLoader(makers, batch_size=IMAGES_PER_GROUP, num_workers=workers, collate_fn=len):
         pass

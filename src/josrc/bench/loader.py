@@ -70,7 +70,7 @@ def run_loader(
         "versions": versions(),
     }
     for width, height in SIZES:
-        say(console, f"{images} JPEGs of {width} x {height}, {epochs} epochs a loader ...")
+        say(console, f"{images} JPEGs of {width} x {height}, {epochs} epochs per loader ...")
         with tempfile.TemporaryDirectory() as folder:
             write_images(Path(folder), images, (width, height))
             found["sizes"][f"{width}x{height}"] = compare(

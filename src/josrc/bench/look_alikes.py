@@ -22,20 +22,23 @@ PAIRS = (
     ("bus", "streetcar"),
     ("otter", "seal"),
 )
-EACH = 250
+IMAGES_PER_CLASS = 250
 
 
 def look_alikes(root: Path | None) -> tuple[NDArray[Any], Labels]:
     """The images, ``(2000, 32, 32, 3)``, and their true classes, pairs side by side."""
     source = open_source(configure("cifar100n-c", data_root=root).data)
     names = [name for pair in PAIRS for name in pair]
-    rows = [np.flatnonzero(source.given == source.class_names.index(name))[:EACH] for name in names]
+    rows = [
+        np.flatnonzero(source.given == source.class_names.index(name))[:IMAGES_PER_CLASS]
+        for name in names
+    ]
     images = np.concatenate([source.images.tiles(part) for part in rows])
-    return images, np.repeat(np.arange(len(names)), EACH)
+    return images, np.repeat(np.arange(len(names)), IMAGES_PER_CLASS)
 
 
-def pairs_confused(true: Labels, rate: float, seed: int) -> Labels:
-    """Labels of which so many are wrong: half of those of the other class of a pair."""
+def confuse_pairs(true: Labels, rate: float, seed: int) -> Labels:
+    """Labels of which that many are wrong: half of those of the other class of a pair."""
     classes = 2 * len(PAIRS)
     matrix = np.full((classes, classes), rate / 2 / (classes - 1))
     partner = np.arange(classes) ^ 1

@@ -43,7 +43,7 @@ class SuiteProgress(Listener):
 
     @property
     def pace(self) -> float | None:
-        """Mean seconds a run, once there is anything to tell it from."""
+        """Mean seconds per run, once there is anything to tell it from."""
         return self.spent / self.work if self.work else None
 
     def started(self, epochs: int, done: int) -> None:

@@ -1,6 +1,6 @@
 """A training loop as people write it by hand: the yardstick of ``josrc bench speed``.
 
-Images go one by one through PIL transforms in loader workers, every view anew; the step runs
+Images go one by one through PIL transforms in loader workers, every view afresh; the step runs
 eagerly, and the loss is read after each. Network, method and precision are josrc's own, so the
 difference is the loop alone.
 """
@@ -25,7 +25,7 @@ from josrc.data.source import Source
 from josrc.engine.state import create_method, uses_bfloat16
 from josrc.errors import UserError
 
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 
 
 class Samples(Protocol):
@@ -110,9 +110,9 @@ def _compose(crop: list[Any], flip: bool, mean: tuple[float, ...], std: tuple[fl
     )
 
 
-def worker_count() -> int:
+def count_workers() -> int:
     """Loader workers of the reference loop, unless it is told how many."""
-    return min(MOST_WORKERS, os.cpu_count() or 1)
+    return min(MAX_WORKERS, os.cpu_count() or 1)
 
 
 def reference_steps(
@@ -128,7 +128,7 @@ def reference_steps(
     trained = [p for p in method.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=config.optimizer.lr)
     bfloat16 = uses_bfloat16(config, device)
-    count = worker_count() if workers is None else workers
+    count = count_workers() if workers is None else workers
     loader = DataLoader(
         ViewsDataset(source, config, method.needs.views),
         batch_size=config.batch_size,

@@ -24,13 +24,17 @@ from josrc.bench.calibration_figure import (
 )
 from josrc.bench.figures import figures_of, write_figure
 from josrc.bench.paper import METHOD_TITLES, TABLES
+from josrc.bench.plan import DEVELOPMENT, GROUPS
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
     FOLDERS,
     TableView,
     ablation_table,
     accuracy_table,
+    apart_table,
     backbone_table,
+    development_table,
+    ours_table,
     own_table,
     selection_table,
 )
@@ -39,11 +43,14 @@ from josrc.errors import UserError
 NOTE = (
     "± is over seeds, n the number of runs behind a number; the paper's are means of five. A "
     "difference is ours less the paper's. Every run is listed at the end and lies in `results/`; "
-    "none was left out unless a note says so, and a failed one counts with what it had reached. "
-    "[docs/reproduce.md](docs/reproduce.md) has the commands.\n\n"
+    "none was left out unless a note says so. A failed run counts with chance in the epochs that "
+    "it never reached. Rows marked (earlier) were made before their method was fixed. "
+    "[docs/paper/reproduce.md](docs/paper/reproduce.md) has the commands.\n"
+    "\n"
     "Recipe `augmented` is Jo-SRC's: random crops and flips. `plain` is JoCoR's: images as they "
     "are. The paper's Table 1 mixes them: it quotes the baselines from JoCoR and trains Jo-SRC "
-    "itself. So each baseline has a row for either, beside the same published number.\n\n"
+    "itself. So each baseline has a row for either, beside the same published number.\n"
+    "\n"
     "Asymmetric noise is the cyclic pair flip of the published Jo-SRC code. JoCoR flips inside "
     "blocks of five classes and forgets at half the rate; on CIFAR100N-C `plain` does so too in "
     "Asym-40, for every method that forgets: a guess for all but JoCoR."
@@ -57,8 +64,12 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "table4": (backbone_table,),
     "selection": (selection_table,),
     "ablation": (ablation_table,),
+    "ablation-apart": (apart_table,),
     "others-c": (own_table,),
     "others-o": (own_table,),
+    "ours-c": (ours_table,),
+    "ours-o": (ours_table,),
+    DEVELOPMENT: (development_table,),
     "digits": (own_table,),
     "audit": (audit_table, three_verdicts_table),
 }
@@ -77,11 +88,12 @@ FIGURES_NOTE = (
 
 def show(suite: str, root: Path, console: Console) -> None:
     """Print a table of the paper beside ours, or the tables of an audit."""
-    if suite not in VIEWS:
-        raise UserError(f"Unknown suite '{suite}'. Known: {', '.join(VIEWS)}.")
+    if suite not in VIEWS and suite not in GROUPS:
+        raise UserError(f"Unknown suite '{suite}'. Known: {', '.join([*VIEWS, *GROUPS])}.")
     results = load_results(root, FOLDERS)
-    for view_of in VIEWS[suite]:
-        _print(view_of(suite, results), console)
+    for part in GROUPS.get(suite, (suite,)):
+        for view_of in VIEWS[part]:
+            _print(view_of(part, results), console)
     for problem in results.problems:
         say(console, f"skipped {problem}")
     if not results.runs and not results.audits:

@@ -15,7 +15,7 @@ from josrc.bench.paper import Cell
 from josrc.engine.metrics import METRIC_COLUMNS, Row
 from josrc.errors import UserError, reason
 
-# The suite whose results are no runs but comparisons of verdicts with the truth.
+# The suite whose results are not runs but comparisons of verdicts with the truth.
 AUDIT = "audit"
 
 
@@ -42,7 +42,7 @@ def place_of(suite: str, data: str, cell: Cell, method: str, recipe: str) -> Pat
     return Path(suite) / f"{data}-{cell.key}" / method / recipe
 
 
-class _Kept(BaseModel):
+class _ResultIdentity(BaseModel):
     """What every result says of itself, and which must be what its path says."""
 
     data: str
@@ -68,7 +68,7 @@ class _Kept(BaseModel):
         return len(name.parts) == 5 and name in places
 
 
-class Result(_Kept):
+class Result(_ResultIdentity):
     """What tables and figures read of a result; files hold more."""
 
     method: str
@@ -81,6 +81,9 @@ class Result(_Kept):
     val_chosen: float | None = None
     seconds_total: float
     versions: dict[str, str]
+    settings: dict[str, Any] = {}
+    labels_turned: float | None = None
+    turned_right: float | None = None
     metrics: dict[str, list[float | None]]
     failed: str | None = None
 
@@ -103,7 +106,7 @@ class Result(_Kept):
         return {int(e): value for e, value in pairs if e is not None and value is not None}
 
 
-class AuditResult(_Kept):
+class AuditResult(_ResultIdentity):
     """What tables read of a side of an audit; files hold more."""
 
     side: str
@@ -140,10 +143,10 @@ def save_result(root: Path, key: ResultKey, summary: dict[str, Any], rows: Seque
 
 
 def is_made(root: Path, key: ResultKey, epochs: int | None = None) -> bool:
-    """Whether there is a result, of so many epochs if they are given.
+    """Whether there is a result, of that many epochs if they are given.
 
     Raises:
-        UserError: what lies in its place is no result.
+        UserError: what lies in its place is not a result.
     """
     path = root / key.path
     if not path.is_file():
@@ -151,7 +154,7 @@ def is_made(root: Path, key: ResultKey, epochs: int | None = None) -> bool:
     try:
         found = _read(path, key.path, AuditResult if key.suite == AUDIT else Result)
     except (ValueError, OSError) as error:
-        raise UserError(f"{path} is no result ({_reason(error)})") from None
+        raise UserError(f"{path} is not a result ({_reason(error)})") from None
     return epochs is None or found.epochs == epochs
 
 
@@ -171,7 +174,7 @@ def load_results(root: Path, suites: Sequence[str]) -> Results:
     return results
 
 
-Kind = TypeVar("Kind", bound=_Kept)
+Kind = TypeVar("Kind", bound=_ResultIdentity)
 
 
 def _read(path: Path, name: Path, kind: type[Kind]) -> Kind:

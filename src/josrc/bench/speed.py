@@ -25,7 +25,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from josrc._console import say
 from josrc._io import write_text
-from josrc.bench.reference import reference_steps, worker_count
+from josrc.bench.reference import count_workers, reference_steps
+from josrc.bench.speed_ratios import read_earlier, show_ratios
 from josrc.config import DataKind, RunConfig
 from josrc.data.images import ArrayImages
 from josrc.data.registry import open_source
@@ -37,7 +38,7 @@ from josrc.engine.state import TrainState
 from josrc.runs.data import with_noise_rate
 from josrc.runs.start import configure
 
-WINDOWS = 5  # a time is the median of so many windows
+TIMED_WINDOWS = 5  # a time is the median of this many windows
 NOISE: dict[str, Any] = {"noise": "symmetric", "rate": 0.2}
 
 
@@ -52,8 +53,13 @@ def run_speed(
     results: Path,
     scratch: Path,
     console: Console,
+    compare: Path | None = None,
 ) -> Path:
-    """Measure and write ``results/speed/DEVICE-MODEL.json``; returns its path."""
+    """Measure and write ``results/speed/DEVICE-MODEL.json``; returns its path.
+
+    With ``compare`` an earlier file is shown beside what was found.
+    """
+    earlier = read_earlier(compare) if compare else None
     options: dict[str, Any] = {"method": method, "model": model, "device": device_name_wanted}
     config = configure("cifar80n-o", **NOISE, data_root=data_root, **options)
     source = open_source(config.data) if data_root else synthetic_source()
@@ -67,6 +73,8 @@ def run_speed(
     path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
     write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
+    if earlier:
+        show_ratios(earlier, found, console)
     say(console, f"Wrote {path}.")
     return path
 
@@ -94,7 +102,7 @@ def measure_speed(
     config: RunConfig, source: Source, device: torch.device, steps: int, console: Console
 ) -> dict[str, Any]:
     """Times of the three loops, and the machine's two ceilings, in one process."""
-    say(console, f"{device_name(device)}: {WINDOWS} windows of {steps} steps each ...")
+    say(console, f"{device_name(device)}: {TIMED_WINDOWS} windows of {steps} steps each ...")
     state = TrainState(config, source, device)
     flops, moved = step_cost(state, config)
     times: dict[str, Any] = {
@@ -110,14 +118,14 @@ def measure_speed(
     return {
         "device": device_name(device),
         "cpu_cores": os.cpu_count(),
-        "loader_workers": worker_count(),
+        "loader_workers": count_workers(),
         "data": source.name,
         "method": config.method.name,
         "model": config.model.name,
         "batch_size": config.batch_size,
         "views": state.method.needs.views,
         "precision": "bfloat16" if state.bfloat16 else "float32",
-        "windows": WINDOWS,
+        "windows": TIMED_WINDOWS,
         "steps_a_window": steps,
         **times,
         "ratio_reference": times["reference_ms"] / ours,
@@ -152,7 +160,7 @@ def _engine_ms(
 
 
 def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float:
-    """Milliseconds a step."""
+    """Milliseconds per step."""
     return 1000 / steps * _seconds(lambda: list(islice(steps_taken, steps)), device)
 
 
@@ -220,7 +228,7 @@ def copy_rate(device: torch.device) -> float:
 def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     """Seconds that some work takes: the median over windows, the first one not counted."""
     times = []
-    for _ in range(WINDOWS + 1):
+    for _ in range(TIMED_WINDOWS + 1):
         begun = now(device)
         work()
         times.append(now(device) - begun)
@@ -281,7 +289,14 @@ def show(found: dict[str, Any], console: Console) -> None:
     """The times as a table."""
     title = f"{found['method']}, {found['model']}, batch {found['batch_size']}, {found['device']}"
     table = Table(title=title)
-    for column in ("loop", "ms a step", "images/s", "times the reference", "matrix rate", "memory"):
+    for column in (
+        "loop",
+        "ms per step",
+        "images/s",
+        "times the reference",
+        "matrix rate",
+        "memory",
+    ):
         table.add_column(column, justify="left" if column == "loop" else "right")
     for loop in ("reference", "eager", "captured"):
         ms = found[f"{loop}_ms"]

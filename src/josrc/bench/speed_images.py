@@ -27,7 +27,8 @@ from josrc._console import say
 from josrc._io import write_text
 from josrc.bench.generated import write_images
 from josrc.bench.reference import reference_steps
-from josrc.bench.speed import WINDOWS, now, short_name, step_flops
+from josrc.bench.speed import TIMED_WINDOWS, now, short_name, step_flops
+from josrc.bench.speed_ratios import read_earlier, show_ratios
 from josrc.config import RunConfig
 from josrc.data.decode import picture_size
 from josrc.data.image_files import ImageFiles
@@ -47,12 +48,12 @@ GENERATE = "generate"
 GENERATED = 20_000
 PIXELS, CLASSES = (500, 400), 14
 # No further window of a loop begins once those before took so long.
-MOST_SECONDS = 20.0
+MAX_WINDOW_SECONDS = 20.0
 # Steps that come before the first window: captured ones are replayed from the fourth on.
-WARM_UP = 5
+WARM_UP_STEPS = 5
 # One run of the paper: noisy training images, test images, epochs.
 CLOTHING1M = 1_000_000, 10_526, 15
-LOOKED_AT = 1000
+SIZED_FILES = 1000
 
 Walk = Iterator[Any]
 
@@ -67,8 +68,13 @@ def run_image_speed(
     steps: int | None,
     results: Path,
     console: Console,
+    compare: Path | None = None,
 ) -> Path:
-    """Measure on a folder and write ``results/speed/DEVICE-MODEL.json``; returns its path."""
+    """Measure on a folder and write ``results/speed/DEVICE-MODEL.json``; returns its path.
+
+    With ``compare`` an earlier file is shown beside what was found.
+    """
+    earlier = read_earlier(compare) if compare else None
     device = choose_device(device_name_wanted or "auto")
     options: dict[str, Any] = {
         "method": method,
@@ -85,6 +91,8 @@ def run_image_speed(
     path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
     write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
+    if earlier:
+        show_ratios(earlier, found, console)
     say(console, f"Wrote {path}.")
     return path
 
@@ -100,7 +108,7 @@ def picture_folder(data: str, console: Console) -> Iterator[Path]:
         folder = Path(data).expanduser()
         if not folder.is_dir():
             raise UserError(
-                f"{data} is no folder. Name one that holds class folders, or have JPEGs made: "
+                f"{data} is not a folder. Name one that holds class folders, or generate JPEGs: "
                 f"{GENERATE}:{GENERATED}."
             )
         yield folder
@@ -125,7 +133,7 @@ def open_folder(folder: Path, options: dict[str, Any]) -> tuple[RunConfig, Sourc
 
 def files_on_disk(images: ImageFiles) -> dict[str, Any]:
     """How many, of how many pixels and bytes; of a large number some are looked at."""
-    places = range(0, len(images), -(-len(images) // LOOKED_AT))
+    places = range(0, len(images), -(-len(images) // SIZED_FILES))
     paths = [images.location(place) for place in places]
     sizes = [picture_size(path) for path in paths]
     return {
@@ -146,11 +154,16 @@ def measure_image_speed(
     loader = state.loader
     assert isinstance(loader, StreamingLoader)
     if batch not in loader.sizes():
-        raise UserError(f"{len(source)} images make no batch of {batch}: add --batch-size 8, say.")
+        raise UserError(
+            f"{len(source)} images don't fill a batch of {batch}: add --batch-size 8, say."
+        )
     # The reference's workers send views, of four bytes a number.
     views = batch * state.method.needs.views * 3 * source.size[0] * source.size[1] * 4
     workers = min(loader.pool.workers, most_workers(views))
-    say(console, f"{device_name(device)}: up to {WINDOWS} windows of {steps} steps a loop ...")
+    say(
+        console,
+        f"{device_name(device)}: up to {TIMED_WINDOWS} windows of {steps} steps per loop ...",
+    )
     load_before = psutil.getloadavg()[0]
     measured = time_loops(state, config, source, workers, steps, console)
     return {
@@ -226,14 +239,14 @@ def summary(windows: dict[str, list[float]]) -> dict[str, float]:
 
 
 def window_ms(begin: Callable[[], Walk], device: torch.device, steps: int) -> list[float]:
-    """Milliseconds a step, of each window; ``begin`` begins a walk without end.
+    """Milliseconds per step, of each window; ``begin`` begins a walk without end.
 
     Compilation and the like happen in a walk before: what workers have decoded ahead by then would
     make the first windows faster than a training is.
     """
-    list(islice(begin(), max(steps, WARM_UP) if _on_gpu(device) else steps))
+    list(islice(begin(), max(steps, WARM_UP_STEPS) if _on_gpu(device) else steps))
     walk, times = begin(), list[float]()
-    while len(times) < WINDOWS and sum(times) < MOST_SECONDS:
+    while len(times) < TIMED_WINDOWS and sum(times) < MAX_WINDOW_SECONDS:
         begun = now(device)
         list(islice(walk, steps))
         times.append(now(device) - begun)
@@ -286,7 +299,7 @@ def show(found: dict[str, Any], console: Console) -> None:
     table = Table(
         title=f"{found['method']}, {found['model']} at {size}, batch {batch}, {found['device']}"
     )
-    for column in ("loop", "ms a step", "images/s", "times the reference", "of resident"):
+    for column in ("loop", "ms per step", "images/s", "times the reference", "of resident"):
         table.add_column(column, justify="left" if column == "loop" else "right")
     for loop in LOOPS:
         rate = found[f"{loop}_images_s"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from josrc._console import duration, say
 from josrc.bench.paper import BACKBONE_TABLES
-from josrc.bench.plan import chosen_methods, planned, request
+from josrc.bench.plan import DEVELOPMENT, choose_methods, find_suite, plan_runs, request
 from josrc.bench.progress import SuiteProgress
 from josrc.bench.results import ResultKey, is_made, save_result
 from josrc.config import DataKind, RunConfig
@@ -32,56 +33,92 @@ from josrc.runs.resolve import load_run_config
 from josrc.runs.start import configure, listeners
 
 
-def run_suite(
+@dataclass(frozen=True)
+class SuiteRuns:
+    """What is missing of a suite, and where it goes.
+
+    Attributes:
+        title: of the suite.
+        missing: the results without a file.
+        configs: what to run for each of them.
+        results: root of the results.
+        scratch: root of the run folders.
+        epochs: of a trial; a result of another length does not count.
+    """
+
+    title: str
+    missing: Sequence[ResultKey]
+    configs: Sequence[RunConfig]
+    results: Path
+    scratch: Path
+    epochs: int | None
+
+
+def find_runs(
     suite: str,
     *,
     methods: Sequence[str] | None,
     cells: Sequence[str] | None,
-    seeds: int,
-    minutes: float | None,
+    seeds: int | None,
     options: Mapping[str, Any],
     results: Path,
     scratch: Path,
     console: Console,
     recipe: str = "augmented",
     weights: Sequence[str] = (),
-) -> None:
-    """Run what is missing of a suite; each result is saved when its run ends.
-
-    Several processes can share a suite: each leaves out what another has begun.
-    """
-    runs = planned(suite, methods, cells, seeds, recipe)
+) -> SuiteRuns:
+    """What is missing of a suite; a mistake in the options is reported before anything runs."""
+    seeds = seeds or find_suite(suite).seeds
+    runs = plan_runs(suite, methods, cells, seeds, recipe)
     files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
-    absent = [m for m in chosen_methods(suite, methods, recipe) if m not in method_names()]
+    absent = [m for m in choose_methods(suite, methods, recipe) if m not in method_names()]
     if absent:
         say(console, f"Left out, since josrc does not have them yet: {', '.join(absent)}.")
     if _is_trial(suite, options, weights):  # which must never pass for the paper's run
         results, scratch = results / "trial", scratch / "trial"
     epochs = options.get("epochs")
-    missing = what_is_missing(results, runs, epochs, console, f"{suite}: {len(runs)} runs")
-    work = _Work(results, scratch, console, SuiteProgress(suite, len(missing)), epochs)
+    missing = find_missing(results, runs, epochs, console, f"{suite}: {len(runs)} runs")
+    configs = [configure(key.data, **request(key), **options) for key in missing]
+    if files:
+        configs = [_with_weights(files, config) for config in configs]
+    return SuiteRuns(suite, missing, configs, results, scratch, epochs)
+
+
+def run_suite(suite: str, *, console: Console, minutes: float | None = None, **asked: Any) -> None:
+    """Run what is missing of a suite; each result is saved when its run ends.
+
+    Several processes can share a suite: each leaves out what another has begun.
+
+    Args:
+        suite: its name.
+        console: where progress is reported.
+        minutes: no run is begun that would end later.
+        **asked: what ``find_runs`` takes.
+    """
+    runs = find_runs(suite, console=console, **asked)
+    progress = SuiteProgress(runs.title, len(runs.missing))
+    work = SuiteWork(runs.results, runs.scratch, console, progress, runs.epochs)
     elsewhere = 0
-    for done, key in enumerate(missing):
-        spent = work.progress.spent
+    for done, (key, config) in enumerate(zip(runs.missing, runs.configs, strict=True)):
+        spent = progress.spent
         # A run is begun only if the runs so far say that it will end in time.
-        if minutes is not None and spent + (work.progress.pace or 0) > 60 * minutes:
-            left = len(missing) - done
+        if minutes is not None and spent + (progress.pace or 0) > 60 * minutes:
+            left = len(runs.missing) - done
             say(console, f"Stopped after {duration(spent)}: {left} runs left.")
             break
         try:
-            config = configure(key.data, **request(key), **options)
-            work.run(key, _begun_with(files, config) if files else config)
+            work.run(key, config)
         except FolderInUseError:
             elsewhere += 1
-            work.progress.run_left_out()
+            progress.run_left_out()
         except InterruptedRunError as stop:
-            stop.advise("The same command goes on with the suite.")
+            stop.advise("Run the same command again to continue.")
             raise
     if elsewhere:
         say(console, f"Being made by other processes: {elsewhere} of the runs.")
 
 
-def what_is_missing(
+def find_missing(
     results: Path, keys: Sequence[ResultKey], epochs: int | None, console: Console, planned: str
 ) -> list[ResultKey]:
     """The keys without a result, and a line on the others.
@@ -99,9 +136,9 @@ def what_is_missing(
             if not is_made(results, key, epochs):
                 missing.append(key)
         except UserError as error:
-            problems.append(f"Left out: {error}. Delete it to have it made.")
+            problems.append(f"Left out: {error}. Delete it to make it again.")
     done = len(keys) - len(missing) - len(problems)
-    say(console, f"{planned}, {done} of them done before.")
+    say(console, f"{planned}, {done} of them already done.")
     for problem in problems:
         say(console, problem)
     return missing
@@ -134,7 +171,7 @@ def _weights_files(given: Sequence[str], configs: Sequence[RunConfig]) -> dict[s
     return files
 
 
-def _begun_with(files: Mapping[str, Path], config: RunConfig) -> RunConfig:
+def _with_weights(files: Mapping[str, Path], config: RunConfig) -> RunConfig:
     """The configuration with the file of its network, if there is one."""
     file = files.get(_network(config), files.get(""))
     model = config.model.model_copy(update={"weights": file})
@@ -146,7 +183,7 @@ def _network(config: RunConfig) -> str:
     return config.model.name.partition(".")[0]
 
 
-class _Work:
+class SuiteWork:
     """Runs one after the other, with the data and the compiled code of the run before."""
 
     def __init__(
@@ -209,7 +246,7 @@ class _Work:
 
     def _train(self, key: ResultKey, trainer: Trainer) -> str:
         """Train from the checkpoint if the run was interrupted before, and keep the result."""
-        begin_or_go_on(trainer, self.console)
+        start_or_resume(trainer, self.console)
         try:
             summary = trainer.run()
             outcome = f": {summary['last10_mean']:.2f} % in {summary['seconds_total']:.0f} s"
@@ -224,12 +261,14 @@ def keep(results: Path, key: ResultKey, summary: dict[str, Any], trainer: Traine
     """Save the result of a run, with the settings of its method."""
     config = trainer.config
     summary = summary | {"settings": config.method.model_dump(mode="json")}
+    if key.suite == DEVELOPMENT:
+        summary["variant"] = key.recipe.partition("-")[2] or None
     if config.model.weights is not None:
         summary["weights"] = config.model.weights.name
     save_result(results, key, summary, trainer.rows)
 
 
-def begin_or_go_on(trainer: Trainer, console: Console) -> None:
+def start_or_resume(trainer: Trainer, console: Console) -> None:
     """Make the folder of a run, or go back to the checkpoint of the same run in it."""
     folder, config = trainer.folder, trainer.config
     try:
@@ -237,6 +276,6 @@ def begin_or_go_on(trainer: Trainer, console: Console) -> None:
             trainer.restore()
             return
     except UserError as error:
-        say(console, f"{folder.path} begins anew, as what it holds is of no use: {error}")
+        say(console, f"{folder.path} can't be resumed and starts over: {error}")
     folder.clear()
     folder.create(config, trainer.source, trainer.device)

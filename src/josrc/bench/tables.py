@@ -9,21 +9,35 @@ from dataclasses import dataclass, field
 from josrc.bench.paper import (
     ABLATION,
     BACKBONE_TABLES,
+    BEST_KNOWN,
     METHOD_TITLES,
     SELECTION,
     TABLES,
     Cell,
     Score,
 )
-from josrc.bench.plan import RELEASED, SUITES, Entry, Suite
+from josrc.bench.plan import (
+    APART,
+    DEVELOPMENT,
+    EARLIER,
+    RELEASED,
+    SHORT,
+    SUITES,
+    WITHOUT,
+    Entry,
+    Suite,
+)
 from josrc.bench.results import AUDIT, Result, Results, place_of
-from josrc.runs.plots import GROUP_TITLES
 
 NOT_RUN = "not run"
+# Groups as the paper calls them.
+GROUP_TITLES = {"clean": "clean", "id": "ID noisy", "ood": "out of distribution"}
+# Of 50,000 training images: a precision over fewer is chance.
+MIN_SELECTED = 500
 # Suites whose folders hold the results that the tables show.
 FOLDERS = (
-    *("table1", "table2", "table3", "table4", "ablation"),
-    *("others-c", "others-o", "digits", AUDIT),
+    *("table1", "table2", "table3", "table4", "ablation", APART),
+    *("others-c", "others-o", "ours", DEVELOPMENT, "digits", EARLIER, AUDIT),
 )
 
 
@@ -34,7 +48,7 @@ class TableView:
     Attributes:
         title: with its number in the paper.
         note: what a reader must know to read it.
-        header: a title a column.
+        header: a title per column.
         rows: the cells; lines in a cell are parted by a newline.
         names: how many columns, the first ones, name a row.
     """
@@ -46,7 +60,7 @@ class TableView:
     names: int = 1
 
 
-def measured(values: Sequence[float], failed: int = 0) -> str:
+def format_measured(values: Sequence[float], failed: int = 0) -> str:
     """``65.54 ± 0.10 (n=3)``."""
     if not values:
         return NOT_RUN
@@ -55,7 +69,7 @@ def measured(values: Sequence[float], failed: int = 0) -> str:
     return f"{statistics.fmean(values):.2f}{spread} (n={len(values)}{note})"
 
 
-def published(score: Score) -> str:
+def format_published(score: Score) -> str:
     """``65.83 ± 0.13``."""
     return f"{score.mean:.2f}" + ("" if score.spread is None else f" ± {score.spread:.2f}")
 
@@ -65,10 +79,10 @@ def difference(values: Sequence[float], score: Score) -> str:
     return f"{statistics.fmean(values) - score.mean:+.2f}" if values else ""
 
 
-def compared(values: Sequence[float], score: Score, failed: int = 0) -> str:
+def format_compared(values: Sequence[float], score: Score, failed: int = 0) -> str:
     """Ours on the first line; the paper's, and how far ours lies above it, on the second."""
-    parts = [f"paper {published(score)}", difference(values, score)]
-    return f"{measured(values, failed)}\n{', '.join(filter(None, parts))}"
+    parts = [f"paper {format_published(score)}", difference(values, score)]
+    return f"{format_measured(values, failed)}\n{', '.join(filter(None, parts))}"
 
 
 def runs_of(
@@ -82,40 +96,67 @@ def runs_of(
 def accuracies(runs: Sequence[Result]) -> tuple[list[float], int]:
     """Mean accuracy of each run's last 10 epochs, and how many of the runs failed.
 
-    A failed run counts with what it had reached: leaving it out would flatter the method.
+    A failed run counts with chance in the epochs that it never reached: leaving it or them out
+    would flatter the method.
     """
     return [run.last10_mean for run in runs], sum(run.failed is not None for run in runs)
 
 
 def recipes_of(results: Results, suite: Suite, entry: Entry) -> list[str]:
-    """Recipes a table has a row for: both for a baseline, for Jo-SRC those that were run."""
+    """Recipes a table has a row for: ``plain`` where the paper trained so, and where it was run."""
+    quoted = suite is SUITES["table1"] and entry.method != "josrc"
     return [
         recipe
         for recipe in suite.recipes
-        if recipe == "augmented"
-        or entry.method != "josrc"
-        or any(runs_of(results, suite, cell, entry, recipe) for cell in suite.cells)
+        if recipe == "augmented" or quoted or has_runs(results, suite, entry, recipe)
     ]
 
 
+def has_runs(results: Results, suite: Suite, entry: Entry, recipe: str = "augmented") -> bool:
+    """Whether there is a run of an entry in any cell."""
+    return any(runs_of(results, suite, cell, entry, recipe) for cell in suite.cells)
+
+
+def with_earlier(results: Results, suite: Suite, recipe: str = "augmented") -> list[Entry]:
+    """The rows of a suite, each followed by what was made before its method was mended."""
+    rows = []
+    for entry in suite.entries:
+        earlier = entry.as_earlier
+        rows += [entry, earlier] if has_runs(results, suite, earlier, recipe) else [entry]
+    return rows
+
+
+def title_of(entry: Entry) -> str:
+    """``P-correction (earlier)``."""
+    return entry.title + (" (earlier)" if entry.home == EARLIER else "")
+
+
 def accuracy_table(name: str, results: Results) -> TableView:
-    """Tables 1 and 2: a row a method and recipe, a column a cell."""
+    """Tables 1 and 2: a row per method and recipe, a column per cell."""
     suite, table = SUITES[name], TABLES[name]
     view = TableView(
         f"{table.title} (Table {table.number})",
         "Test accuracy in %, mean of the last 10 epochs over n runs; the paper's, and how far ours "
-        "lies above it. Plain is without augmentation, and its Asym-40 is JoCoR's noise.",
+        f"lies above it. {TABLE_NOTES[name]}",
         ("method", "recipe", *(cell.title for cell in suite.cells)),
     )
-    for entry in suite.entries:
-        for recipe in recipes_of(results, suite, entry):
+    for entry in with_earlier(results, suite):
+        for recipe in ["augmented"] if entry.home == EARLIER else recipes_of(results, suite, entry):
             cells = [
-                compared(values, table.score(entry.method, cell), failed)
+                format_compared(values, table.score(entry.method, cell), failed)
                 for cell in suite.cells
                 for values, failed in [accuracies(runs_of(results, suite, cell, entry, recipe))]
             ]
-            view.rows.append((entry.title, recipe, *cells))
+            view.rows.append((title_of(entry), recipe, *cells))
     return view
+
+
+TABLE_NOTES = {
+    "table1": "Plain is without augmentation, and its Asym-40 is JoCoR's noise.",
+    "table2": "All with augmentation: the paper trained the methods of this table itself, and so "
+    "trained Decoupling, Co-teaching and JoCoR end within 3 points of it. Rows without (recipe "
+    "plain) would compare with nothing, and are left out.",
+}
 
 
 def ablation_table(name: str, results: Results) -> TableView:
@@ -130,8 +171,32 @@ def ablation_table(name: str, results: Results) -> TableView:
     for entry in suite.entries:
         values, failed = accuracies(runs_of(results, suite, suite.cells[0], entry))
         score = ABLATION[entry.method, entry.variant]
-        row = (published(score), measured(values, failed), difference(values, score))
+        row = (format_published(score), format_measured(values, failed), difference(values, score))
         view.rows.append((entry.title, *row))
+    return view
+
+
+def apart_table(name: str, results: Results) -> TableView:
+    """The steps of the method once more, with the views one after the other."""
+    suite = SUITES[name]
+    view = TableView(
+        f"Steps of Jo-SRC with a forward pass for each view, {suite.cells[0].title} (not in the "
+        "paper)",
+        "As Table 6, with method.joint_forward=false: the released code predicts one view after "
+        "the other, each with batch statistics of its own. Everywhere else here both go together.",
+        ("model", "paper", "together", "apart", "apart less together"),
+    )
+    cell = suite.cells[0]
+    joint = {
+        entry.variant: entry for entry in SUITES["ablation"].entries if entry.method == "josrc"
+    }
+    for entry in suite.entries:
+        score = ABLATION[entry.method, entry.variant]
+        together, failed = accuracies(runs_of(results, suite, cell, joint[entry.variant]))
+        apart, apart_failed = accuracies(runs_of(results, suite, cell, entry))
+        gap = difference(apart, Score(statistics.fmean(together))) if together else ""
+        cells = (format_measured(together, failed), format_measured(apart, apart_failed), gap)
+        view.rows.append((entry.title, format_published(score), *cells))
     return view
 
 
@@ -141,9 +206,10 @@ def selection_table(name: str, results: Results) -> TableView:
     view = TableView(
         "Precision of Jo-SRC's ID and OOD selection on CIFAR80N-O (Table 5)",
         "In %. The paper does not say what its best epoch is, so its number stands beside two: our "
-        "precision in the epoch of the best test accuracy, and the highest of any epoch, with how "
-        "many samples were selected then (the fewest over the runs). Few are selected during the "
-        "warm-up, where a high precision says little.",
+        "precision in the epoch of the best test accuracy, and the highest of an epoch after the "
+        f"warm-up in which at least {MIN_SELECTED} samples were selected, with how many these "
+        "were (the fewest over the runs). In the released code there is no such group during the "
+        "warm-up, and the precision of a handful says little.",
         ("noise", "samples", "last epoch", "best: best accuracy", "best: highest precision"),
     )
     (entry,) = suite.entries
@@ -170,7 +236,7 @@ def precision_cell(
     values = [value for value in found if value is not None]
     if runs and not values:
         return f"none selected\npaper {paper:.2f}"
-    return compared(values, Score(paper), sum(run.failed is not None for run in runs))
+    return format_compared(values, Score(paper), sum(run.failed is not None for run in runs))
 
 
 def at_last(run: Result, group: str) -> int:
@@ -184,16 +250,29 @@ def at_best_accuracy(run: Result, group: str) -> int:
 
 
 def at_highest(run: Result, group: str) -> int:
-    """The first epoch with the group's highest precision; 0 if it was always empty."""
-    points = run.points(f"{group}_precision")
+    """The first epoch after the warm-up with the group's highest precision; 0 without any.
+
+    Epochs in which the group has next to no samples don't count.
+    """
+    warm_up = int(run.settings.get("warm_up", 0))
+    sizes = run.points(f"n_{group}")
+    points = {
+        epoch: precision
+        for epoch, precision in run.points(f"{group}_precision").items()
+        if epoch > warm_up and sizes.get(epoch, 0) >= MIN_SELECTED
+    }
     return max(points, key=lambda epoch: points[epoch], default=0)
 
 
 # Tables that are not in the paper.
 OTHERS_NOTE = (
-    "Methods of tables 3 and 4 with the 7-layer CNN, the data and the schedule of Jo-SRC's run, "
-    "but for Joint-Optim and P-correction, whose learning rate stays high for longer. Standard and "
-    "Jo-SRC are the runs of Table "
+    "Labels turned: the share for which the method puts another label in the given one's place "
+    "in the end, and in brackets the share of these that are right then. Methods of tables 3 and "
+    "4 with the 7-layer CNN, the data and the schedule of Jo-SRC's run, but for Joint-Optim and "
+    "P-correction, whose learning rate stays high for longer, and M-correction, which has the "
+    "steps of its code. CleanNet is told by the truth whether a tenth of the labels are right, "
+    "which no other method knows. A row (earlier) was made before its method was fixed, and says "
+    "nothing about what it does now. Standard and Jo-SRC are the runs of Table "
 )
 OWN_NOTES = {
     "digits": "JoCoR's weight and Jo-SRC's smoothing were chosen on this same noise, so this is a "
@@ -204,20 +283,37 @@ OWN_NOTES = {
 
 
 def own_table(name: str, results: Results) -> TableView:
-    """A suite that the paper does not have: a row a method."""
+    """A suite that the paper does not have: a row per method."""
     suite = SUITES[name]
     (cell,) = suite.cells
     view = TableView(
         f"{suite.data}, {cell.title} (not in the paper)",
         "Test accuracy in %, mean of the last 10 epochs, and precision of the groups in the last "
         f"epoch. {OWN_NOTES[name]}",
-        ("method", "test accuracy", "clean", "ID noisy", "out of distribution"),
+        ("method", "test accuracy", "clean", "ID noisy", "out of distribution", "labels turned"),
     )
-    for entry in suite.entries:
+    for entry in with_earlier(results, suite):
         runs = runs_of(results, suite, cell, entry)
         precisions = [precision_of_last(runs, group) for group in GROUP_TITLES]
-        view.rows.append((entry.title, measured(*accuracies(runs)), *precisions))
+        row = (
+            title_of(entry),
+            format_measured(*accuracies(runs)),
+            *precisions,
+            format_turned(runs),
+        )
+        view.rows.append(row)
     return view
+
+
+def format_turned(runs: Sequence[Result]) -> str:
+    """``12.3 (87.6)``: the share of labels that a method turned, and of these the right ones."""
+    shares = [run.labels_turned for run in runs if run.labels_turned is not None]
+    right = [run.turned_right for run in runs if run.turned_right is not None]
+    if not shares:
+        return "-"
+    return f"{statistics.fmean(shares):.1f}" + (
+        f" ({statistics.fmean(right):.1f})" if right else ""
+    )
 
 
 def precision_of_last(runs: Sequence[Result], group: str) -> str:
@@ -251,7 +347,49 @@ def backbone_table(name: str, results: Results) -> TableView:
         score = Score(row.accuracy)
         title = f"{METHOD_TITLES[row.method]} {row.variant}".strip()
         title += f" ({entry.recipe})" if entry.recipe == RELEASED else ""
-        cells = (published(score), measured(ours, failed), difference(ours, score))
-        rest = [measured(values) if values else "" for values in (last, [r.best for r in runs])]
+        cells = (format_published(score), format_measured(ours, failed), difference(ours, score))
+        rest = [
+            format_measured(values) if values else "" for values in (last, [r.best for r in runs])
+        ]
         view.rows.append((title, row.backbone, *cells, *rest))
+    return view
+
+
+def ours_table(name: str, results: Results) -> TableView:
+    """Posterior beside its peers: a row per method and length, a column per cell."""
+    suite = SUITES[name]
+    view = TableView(
+        f"Posterior and its peers on {suite.data} (not in the paper)",
+        "Test accuracy in %, mean of the last 10 epochs over n runs. One network is tested, of "
+        "DivideMix two together. Posterior has one setting for all cells and is not told how many "
+        "labels are wrong; SED, SOP+ and DivideMix have what their authors set for a noise, and "
+        "DivideMix was made for another network. Best known is what others publish for this "
+        "network: SED with one, CA2C with two after 700 epochs.",
+        ("method", "epochs", *(cell.title for cell in suite.cells)),
+        names=2,
+    )
+    for entry in suite.entries:
+        runs = [runs_of(results, suite, cell, entry) for cell in suite.cells]
+        cells = [format_measured(*accuracies(found)) for found in runs]
+        view.rows.append((entry.title, "100" if entry.recipe == SHORT else "200", *cells))
+    known = [f"{score:.2f} ({who})" for score, who in BEST_KNOWN[suite.data]]
+    view.rows.append(("Best known", "", *known))
+    return view
+
+
+def development_table(name: str, results: Results) -> TableView:
+    """Posterior without one of its parts: a row per part, a column per cell."""
+    suite = SUITES[name]
+    view = TableView(
+        f"Parts of Posterior on {suite.data} (not in the paper)",
+        "Test accuracy in %, mean of the last 10 of 100 epochs. Noise and its draw (seed 1) are of "
+        "no table: settings were to be chosen here.",
+        ("model", "setting", *(cell.title for cell in suite.cells)),
+    )
+    for entry in suite.entries:
+        runs = [runs_of(results, suite, cell, entry) for cell in suite.cells]
+        changed = WITHOUT.get(entry.variant or "", {})
+        told = ", ".join(f"{key}={value}" for key, value in changed.items())
+        cells = [format_measured(*accuracies(found)) for found in runs]
+        view.rows.append((entry.variant or "whole", told, *cells))
     return view

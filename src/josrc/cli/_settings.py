@@ -56,7 +56,7 @@ def _meaning(field: FieldInfo) -> str:
     notes = [
         field.description,
         choices and f"one of {choices}",
-        scaled and f"scales with epochs: so many of {scaled}",
+        scaled and f"scales with epochs: given for a run of {scaled}",
     ]
     return "; ".join(str(note) for note in notes if note)
 

@@ -18,7 +18,14 @@ def usage(error: Any) -> str:
         parameters = error.ctx.command.get_params(error.ctx)
         options = [name[2:] for p in parameters for name in p.opts if name.startswith("--")]
         word = error.option_name
-        text = f"No such option: {word}.{closest(word.lstrip('-'), options, '--')}"
+        takes_keys = any(p.name == "overrides" for p in parameters)
+        keys = _keys(word.lstrip("-")) if takes_keys else []
+        hint = closest(word.lstrip("-"), options, "--")
+        if keys:
+            hint = f" Did you mean {' or '.join(f'{key}=...' for key in keys)}, without dashes?"
+        elif takes_keys and "Did you mean" not in hint:  # not all of some thirty options
+            hint = " Settings are KEY=VALUE, without dashes; josrc settings lists them."
+        text = f"No such option: {word}.{hint}"
     else:
         error.message = _with_value(error)
         text = error.format_message()
@@ -27,6 +34,14 @@ def usage(error: Any) -> str:
     stop = "" if text[-1] in ".?" else "."
     more = f" See: {error.ctx.command_path} --help" if error.ctx else ""
     return f"josrc: {text}{stop}{more}"
+
+
+def _keys(word: str) -> list[str]:
+    """Settings of that name: ``optimizer.lr`` for ``lr``."""
+    from josrc.cli._settings import settings_of
+
+    name = word.replace("-", "_")
+    return [s.key for s in settings_of("josrc") if s.key.rpartition(".")[2] == name]
 
 
 def _with_value(error: Any) -> str:

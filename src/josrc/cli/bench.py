@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,68 +14,92 @@ app = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and 
 
 Results = Annotated[Path, typer.Option(help="Where results are kept.")]
 Scratch = Annotated[Path, typer.Option(help="Where run folders go.")]
-Cells = Annotated[list[str] | None, typer.Option(help="Only these: symmetric-0.2 ...")]
+Cells = Annotated[list[str] | None, typer.Option(help="Only these cells: symmetric-0.2 ...")]
 Epochs = Annotated[int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")]
 
 
 @app.command("run")
 def bench_run(
     suite: Annotated[
-        str, typer.Argument(help="table1 to table4, ablation, selection, others-c, -o, digits.")
+        str,
+        typer.Argument(help="A table or another suite; docs/paper/reproduce.md lists them."),
     ],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Cells = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell, as in the paper.")] = 5,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs per cell: 5 as in the paper, 3 for ours.")
+    ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Start no run past this time.")
+        float | None, typer.Option(min=0, help="Start no run after this many minutes.")
     ] = None,
     epochs: Epochs = None,
     pretrained: Annotated[
-        bool | None, typer.Option("--pretrained/--no-pretrained", help="As a recipe unless given.")
+        bool | None,
+        typer.Option("--pretrained/--no-pretrained", help="Default: as the recipe says."),
     ] = None,
     weights: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[MODEL=]FILE", help="In place of timm's weights: resnet18=FILE, resnet50=FILE."
+            metavar="[MODEL=]FILE", help="Instead of timm's weights: resnet18=FILE, resnet50=FILE."
         ),
     ] = None,
     data_root: DataRoot = None,
     device: Device = None,
-    engine: Engine = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="auto, captured or eager; ray: many runs at once, each with auto."),
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="With --engine ray: address of a running cluster.")
+    ] = None,
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Run what is missing of a table of the paper."""
+    """Run what a table of the paper still lacks."""
     from josrc._console import Terminal
-    from josrc.bench.suite import run_suite
+    from josrc.bench.suite import find_runs, run_suite
 
-    run_suite(
-        suite,
-        methods=names(methods),
-        cells=names(cells),
-        recipe=recipe,
-        seeds=seeds,
-        minutes=minutes,
-        weights=weights or (),
-        options={
+    on_ray = engine == "ray"
+    if on_ray and minutes is not None:
+        raise UserError("--minutes limits the runs of one process: leave it out with --engine ray.")
+    if address is not None and not on_ray:
+        raise UserError("--address is where Ray runs: add --engine ray.")
+    if on_ray:
+        from josrc.engine.cluster import check_ray
+
+        check_ray("josrc bench run --engine ray")
+    console = Terminal()
+    asked: dict[str, Any] = {
+        "methods": names(methods),
+        "cells": names(cells),
+        "recipe": recipe,
+        "seeds": seeds,
+        "weights": weights or (),
+        "options": {
             "epochs": epochs,
             "pretrained": pretrained,
             "data_root": data_root,
             "device": device,
-            "engine": engine,
+            "engine": None if on_ray else engine,
         },
-        results=results,
-        scratch=scratch,
-        console=Terminal(),
-    )
+        "results": results,
+        "scratch": scratch,
+        "console": console,
+    }
+    if not on_ray:
+        run_suite(suite, minutes=minutes, **asked)
+        return
+    from josrc.bench.on_ray import run_suite_on_ray
+
+    run_suite_on_ray(find_runs(suite, **asked), console, address)
 
 
 @app.command("show")
 def bench_show(
     suite: Annotated[
         str,
-        typer.Argument(help="table1 to table4, ablation, selection, others-c, -o, digits, audit."),
+        typer.Argument(help="A table, another suite or audit; docs/paper/reproduce.md lists them."),
     ],
     results: Results = Path("results"),
 ) -> None:
@@ -103,23 +127,27 @@ def bench_speed(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Train on images in files: a folder of class folders, or generate:20000 to have "
-            "so many JPEGs made."
+            help="Train on images in files: a folder of class folders, or generate:20000 to "
+            "generate that many JPEGs."
         ),
     ] = None,
     data_root: DataRoot = None,
     device: Device = None,
-    method: Annotated[str | None, typer.Option(help="josrc unless another is named.")] = None,
+    method: Annotated[str | None, typer.Option(help="Default: josrc.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="cnn7, resnet50 with --data, or any timm name.")
+        str | None, typer.Option(help="cnn7, resnet50 with --data, or any timm model.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=2, help="With --data: samples a step; 64 for 224 pixels.")
+        int | None, typer.Option(min=2, help="With --data: samples per step; 64 at 224 pixels.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps in a timed window.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps per timed window.")] = None,
     whole_runs: Annotated[
         bool, typer.Option(help="On a GPU with data: also time two whole runs.")
     ] = True,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="An earlier file: show what is faster or slower now."),
+    ] = None,
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
@@ -141,6 +169,7 @@ def bench_speed(
             model=model,
             batch_size=batch_size,
             steps=steps,
+            compare=compare,
             results=results,
             console=Terminal(),
         )
@@ -156,6 +185,42 @@ def bench_speed(
         model=model,
         steps=steps,
         whole_runs=whole_runs,
+        compare=compare,
+        results=results,
+        scratch=scratch,
+        console=Terminal(),
+    )
+
+
+@app.command("time")
+def bench_time(
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="cifar80n-o, cifar100n-c (the default), digits-o."),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(help="Default: standard, josrc, dividemix and posterior."),
+    ] = None,
+    epochs: Annotated[
+        list[int] | None,
+        typer.Option(help="Length of a schedule; may be repeated. Default: 10 20 50 100 200."),
+    ] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    engine: Engine = None,
+    results: Results = Path("results"),
+    scratch: Scratch = Path("runs/bench"),
+) -> None:
+    """Train schedules of several lengths, and draw accuracy against seconds of waiting."""
+    from josrc._console import Terminal
+    from josrc.bench.time_to_accuracy import run_times
+
+    run_times(
+        data=names(data),
+        methods=names(methods),
+        epochs=epochs or (),
+        options={"data-root": data_root, "device": device, "engine": engine},
         results=results,
         scratch=scratch,
         console=Terminal(),
@@ -167,14 +232,14 @@ def bench_audit(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="cifar100n-c, cifar10n, cifar80n-o, look-alikes (these by default), digits-o."
+            help="cifar100n-c, cifar10n, cifar80n-o, look-alikes (the default), digits-o."
         ),
     ] = None,
     cells: Annotated[
-        list[str] | None, typer.Option(help="Only these: none-0, symmetric-0.05, worst-0 ...")
+        list[str] | None, typer.Option(help="Only these cells: none-0, symmetric-0.05, worst-0 ...")
     ] = None,
     sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs a cell.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 1,
     epochs: Epochs = None,
     data_root: DataRoot = None,
     device: Device = None,
@@ -184,7 +249,7 @@ def bench_audit(
 ) -> None:
     """Compare verdicts with the truth, ours beside cleanlab's.
 
-    Ours are of one training with planted errors, cleanlab's of five plain ones of 30 epochs.
+    Ours come from one training with planted errors, cleanlab's from five plain ones of 30 epochs.
     """
     from josrc._console import Terminal
     from josrc.bench.audit import run_audits
@@ -206,14 +271,53 @@ def bench_audit(
     )
 
 
+@app.command("scan")
+def bench_scan(
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="cifar10n (the default), cifar100n-c, cifar80n-o, digits-o."),
+    ] = None,
+    cells: Annotated[
+        list[str] | None, typer.Option(help="Only these cells: none-0, random1-0, worst-0 ...")
+    ] = None,
+    sides: Annotated[list[str] | None, typer.Option(help="scan, cleanlab or both.")] = None,
+    model: Annotated[str | None, typer.Option(help="Any timm model.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
+    data_root: DataRoot = None,
+    device: Device = None,
+    results: Results = Path("results"),
+    scratch: Scratch = Path("runs/bench"),
+) -> None:
+    """Compare verdicts of scans with the truth, ours beside cleanlab's from the same features."""
+    from josrc._console import Terminal
+    from josrc.bench.scan import run_scans
+
+    run_scans(
+        data=names(data),
+        cells=names(cells),
+        sides=names(sides),
+        options={
+            "model": model,
+            "image_size": image_size,
+            "data_root": data_root,
+            "device": device,
+        },
+        results=results,
+        scratch=scratch,
+        console=Terminal(),
+    )
+
+
 @app.command("loader")
 def bench_loader(
-    images: Annotated[int, typer.Option(min=2, help="JPEGs of each size, made for it.")] = 512,
-    epochs: Annotated[int, typer.Option(min=1, help="Timed walks over them.")] = 5,
-    batch_size: Annotated[int, typer.Option(min=2, help="Samples a step.")] = 64,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes; one a core.")] = None,
+    images: Annotated[int, typer.Option(min=2, help="JPEGs to generate per size.")] = 512,
+    epochs: Annotated[int, typer.Option(min=1, help="Timed passes over them.")] = 5,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples per step.")] = 64,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes; default one per core.")
+    ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Of the process that asks; torch's default.")
+        int | None, typer.Option(min=1, help="Threads of the main process; default torch's.")
     ] = None,
     device: Device = None,
     results: Results = Path("results"),

@@ -15,12 +15,17 @@ def methods() -> None:
     from rich.table import Table
 
     from josrc._console import Terminal
+    from josrc.errors import UserError
     from josrc.methods import get_method, method_names
 
     table = Table("key", "method", "reference", box=None, pad_edge=False)
     for key in method_names():
-        method = get_method(key)
-        table.add_row(key, method.title, method.reference)
+        try:
+            method = get_method(key)
+        except UserError as error:  # somebody else's
+            table.add_row(key, "can't be loaded", str(error))
+        else:
+            table.add_row(key, method.title, method.reference)
     Terminal().print(table)
 
 
@@ -30,10 +35,10 @@ def recipes(
 ) -> None:
     """List the recipes, or show one."""
     from josrc.config import OWN_IMAGES
-    from josrc.runs.resolve import WHENCE, recipe_names, recipe_text
+    from josrc.runs.resolve import OWN_IMAGES_TEXT, recipe_names, recipe_text
 
     if name is not None:
-        typer.echo(WHENCE if name == OWN_IMAGES else recipe_text(name), nl=False)
+        typer.echo(OWN_IMAGES_TEXT if name == OWN_IMAGES else recipe_text(name), nl=False)
         return
     for recipe in recipe_names():
         typer.echo(f"{recipe:20} {recipe_text(recipe).splitlines()[0].removeprefix('# ')}")
@@ -43,7 +48,7 @@ def recipes(
 def settings(
     method: Annotated[str, typer.Argument(help="With the settings of this method.")] = "josrc",
 ) -> None:
-    """List every configuration key with its default and its meaning."""
+    """List every configuration key with its default and meaning."""
     from rich.table import Table
 
     from josrc._console import Terminal

@@ -5,7 +5,6 @@ Heavy libraries are imported by the commands that need them: ``josrc --help`` mu
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from josrc._launch import count_processes, find_place
 from josrc._version import __version__
 from josrc.cli._options import (
     Data,
@@ -24,14 +24,17 @@ from josrc.cli._options import (
     NoiseSeed,
     PathColumn,
     Rate,
+    WholeLabels,
 )
 from josrc.cli._usage import UsageError, usage
 from josrc.cli.audit import app as audit_commands
 from josrc.cli.bench import app as bench_commands
 from josrc.cli.lists import app as list_commands
 from josrc.cli.model import app as model_commands
+from josrc.cli.scan import app as scan_commands
+from josrc.cli.sweep import app as sweep_commands
 from josrc.cli.train import app as train_commands
-from josrc.errors import InterruptedRunError, UserError, sentence
+from josrc.errors import InterruptedRunError, UserError, is_out_of_memory, sentence
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,12 +56,16 @@ def root(
     if version:
         typer.echo(f"josrc {__version__}")
         raise typer.Exit
-    if _processes() > 1 and context.invoked_subcommand not in ("train", "resume"):
-        raise UserError("torchrun starts several processes for josrc train and josrc resume only.")
+    if find_place().world > 1 and context.invoked_subcommand not in ("train", "resume"):
+        raise UserError(
+            "Several processes were started, but only josrc train and josrc resume can use them. "
+            "Start one, or set WORLD_SIZE=1 if each has its own work."
+        )
 
 
 # In the order of --help: add_typer would list them after all commands of this file.
-app.registered_commands += train_commands.registered_commands + audit_commands.registered_commands
+for commands in (scan_commands, train_commands, sweep_commands, audit_commands):
+    app.registered_commands += commands.registered_commands
 
 
 @app.command()
@@ -71,6 +78,7 @@ def noise(
     data_root: DataRoot = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
+    whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
     allow_skipped: MaySkip = False,
 ) -> None:
@@ -78,21 +86,23 @@ def noise(
 
     josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
     """
-    from josrc._console import Terminal
+    from josrc._console import Terminal, say
     from josrc.data.label_files import check_noise_target, write_noise_file
     from josrc.data.registry import open_source
     from josrc.runs.data import read_images
     from josrc.runs.start import plan
 
     check_noise_target(out)
+    # Here wrong labels are what is asked for, whatever the data.
+    drawn = {"noise": noise, "rate": rate}
     settings, opened = plan(
         data,
-        noise=noise,
-        rate=rate,
+        layers=[{"data": {name: value for name, value in drawn.items() if value is not None}}],
         noise_seed=noise_seed,
         data_root=data_root,
         path_column=path_column,
         label_column=label_column,
+        whole_labels=whole_labels or None,
         allow_outside=allow_outside or None,
         allow_skipped=allow_skipped or None,
     )
@@ -100,48 +110,76 @@ def noise(
     if not source.images.in_memory:
         source = read_images(source, settings, Terminal())
     write_noise_file(out, source.given, source.true, source.kind, source.digest)
-    typer.echo(f"{out}: {len(source):,} labels; {source.noise_summary()}.")
+    say(Terminal(), f"{out}: {len(source):,} labels; {source.noise_summary()}.")
 
 
 @app.command()
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Folder for the two runs.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Fewer make it shorter.")] = None,
+    digits: Annotated[
+        bool, typer.Option("--digits", help="Train Standard and Jo-SRC on digits instead.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for pictures and runs.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="With --digits: fewer take less time.")] = None,
 ) -> None:
-    """Train Standard and Jo-SRC on noisy digits and compare them."""
-    from josrc._console import Terminal
-    from josrc.demo import run_demo
+    """Find the wrong labels among some 300 small pictures, in half a minute."""
+    from josrc.models.pretrained import PACKAGED_MODEL, check_weights
 
-    run_demo(out, epochs, Terminal())
+    digits = digits or epochs is not None
+    if not digits:
+        check_weights(PACKAGED_MODEL, None)
+
+    from josrc._console import Terminal
+    from josrc.cli._demo import demo_digits, demo_pictures
+
+    if digits:
+        demo_digits(out, epochs, Terminal())
+    else:
+        demo_pictures(out, Terminal())
 
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point: a user's mistake is a message and exit code 2, never a traceback."""
     try:
+        _check_values(sys.argv[1:] if arguments is None else arguments)
         sys.exit(app(arguments, prog_name="josrc", standalone_mode=False) or 0)
     except UserError as error:
         _leave(f"josrc: {error}", 2)
     except UsageError as error:
         _leave(usage(error), 2)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         _leave("Stopped.", 128 + signal.SIGINT)
     except InterruptedRunError as stop:
         _leave(str(stop), 128 + stop.signal_number)
     except OSError as error:
-        _leave(f"josrc: {sentence(error)} What was saved before is whole.", 2)
+        _leave(f"josrc: {sentence(error)} Files saved earlier are intact.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        told = str(error).partition("\n")[0]
+        _leave(f"josrc: Not enough memory: {told} Files saved earlier are intact.", 2)
 
 
-def _processes() -> int:
-    """How many processes torchrun started; looked up without torch."""
-    return int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+def _check_values(words: list[str]) -> None:
+    """Raise an error for an option with an empty value, as an unset variable of a shell leaves it.
+
+    Taken for a path it would be the present folder.
+    """
+    for option, word in zip(["", *words], words, strict=False):
+        name, equals, value = word.partition("=")
+        if name.startswith("--") and equals and not value:
+            raise UserError(f"{name} is empty: give it a value, or leave it out.")
+        if not word and option.startswith("--"):
+            raise UserError(f"{option} is empty: give it a value, or leave it out.")
 
 
 def _leave(message: str, code: int) -> None:
-    if _processes() > 1:
-        from josrc.distributed import first_to_tell
+    if count_processes() > 1:
+        from josrc.distributed import is_first_to_tell
 
-        if not first_to_tell():
+        if not is_first_to_tell():
             sys.exit(code)
     if message:
-        typer.echo(message, err=True)
+        from josrc._console import MAX_MESSAGE_LENGTH, clipped, printable
+
+        typer.echo(clipped(printable(message), MAX_MESSAGE_LENGTH), err=True)
     sys.exit(code)

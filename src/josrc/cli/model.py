@@ -17,11 +17,13 @@ from josrc.cli._options import (
     PathColumn,
     Quiet,
     RunArgument,
+    WholeLabels,
     Workers,
 )
+from josrc.errors import UserError, check_run
 
 app = typer.Typer()
-doctor = typer.Typer(help="What is installed, what is missing; is a data set whole?")
+doctor = typer.Typer(help="Check the installation, or whether a data set is complete.")
 app.add_typer(doctor, name="doctor")
 
 
@@ -33,7 +35,7 @@ def predict(
         typer.Argument(metavar="PATH...", help="Images, folders of images, manifests."),
     ],
     out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
-    top_k: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
+    top_k: Annotated[int, typer.Option(min=1, help="Classes to list per image.")] = 1,
     last: Last = False,
     path_column: PathColumn = None,
     allow_outside: MayBeOutside = False,
@@ -45,6 +47,8 @@ def predict(
 
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
+    check_run(run)  # said before what takes seconds to import
+
     from josrc._console import Terminal, progress_bar, say
     from josrc.data.readers import list_images
     from josrc.data.readers.folder import describe_left_out
@@ -75,6 +79,7 @@ def evaluate(
     data_root: DataRoot = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
+    whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
     workers: Workers = None,
     device: Device = None,
@@ -84,11 +89,18 @@ def evaluate(
 
     josrc eval RUN holiday-photos
     """
+    check_run(run)  # said before what takes seconds to import
+
     from josrc._console import Terminal, progress_bar, say
     from josrc.config import HUB
     from josrc.data.readers.folder import describe_left_out
     from josrc.data.registry import describe_data
-    from josrc.runs.evaluate import evaluate, read_evaluation_data, too_good, write_evaluation
+    from josrc.runs.evaluate import (
+        evaluate,
+        read_evaluation_data,
+        warn_of_optimism,
+        write_evaluation,
+    )
     from josrc.runs.run import Run
 
     console = Terminal(quiet=quiet)
@@ -99,6 +111,7 @@ def evaluate(
         root=data_root,
         path_column=path_column,
         label_column=label_column,
+        whole_labels=whole_labels or finished.config.data.whole_labels,
         allow_outside=allow_outside,
     )
     labelled = read_evaluation_data(config, predictor.class_names)
@@ -114,14 +127,19 @@ def evaluate(
         f"calibration error {found.calibration_error():.2f} %{skipped}."
     )
     lines = [told, *describe_left_out(labelled.left_out)]
-    lines += [*too_good(finished.config, finished.summary, labelled, last), f"Results: {folder}"]
+    lines += [
+        *warn_of_optimism(finished.config, finished.summary, labelled, last),
+        f"Results: {folder}",
+    ]
     say(console, "\n".join(lines))
 
 
 @app.command()
 def export(
     run: RunArgument,
-    format: Annotated[str, typer.Option(help="onnx, or torch (torch.export).")] = "onnx",
+    format: Annotated[
+        str, typer.Option(help="onnx, torch (torch.export), or hf (a folder for timm).")
+    ] = "onnx",
     out: Annotated[Path | None, typer.Option(help="Default RUN/export/model.onnx.")] = None,
     last: Last = False,
 ) -> None:
@@ -129,14 +147,18 @@ def export(
 
     josrc export RUN --format onnx --out model.onnx
     """
-    from josrc.errors import UserError
+    check_run(run)  # said before what takes seconds to import
+
     from josrc.runs.export import card_path, export, format_of
     from josrc.runs.run import Run
 
+    if format == "hf":
+        _export_folder(run, out or run / "export" / "hf", last)
+        return
     suffix = format_of(format).suffix
     path = out or run / "export" / f"model{suffix}"
     if path.exists() and path.suffix != suffix:
-        raise UserError(f"{path} exists and is no {suffix} file. Name another --out.")
+        raise UserError(f"{path} exists and is not a {suffix} file. Name another --out.")
     finished = Run.load(run)
     predictor = finished.predictor(last)
     weights = {"weights": "last" if last else "best", "epoch": predictor.epoch}
@@ -149,6 +171,27 @@ def export(
     )
 
 
+def _export_folder(run: Path, folder: Path, last: bool) -> None:
+    from josrc.errors import UserError
+    from josrc.runs.hub_model import CARD, SETTINGS, WEIGHTS, write_hub_model
+    from josrc.runs.run import Run
+
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; --format hf writes a folder.")
+    strange = sorted({path.name for path in folder.glob("*")} - {CARD, SETTINGS, WEIGHTS})
+    if strange:
+        raise UserError(
+            f"{folder} holds {strange[0]}, which is not part of a model. Name another --out."
+        )
+    finished = Run.load(run)
+    found = write_hub_model(finished.predictor(last), folder, finished.summary, finished.audit)
+    typer.echo(
+        f"Checked with {found['with']} against the run's network: probabilities differ by "
+        f"{found['largest_difference']:.1g} at most.\n"
+        f'Model: {folder}, for timm.create_model("local-dir:{folder}", pretrained=True)'
+    )
+
+
 @doctor.callback(invoke_without_command=True)
 def examine(context: typer.Context) -> None:
     """Show what is installed, which GPU, extras, memory and caches there are.
@@ -158,7 +201,7 @@ def examine(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from josrc._console import Terminal, say
-    from josrc.doctor import examine
+    from josrc.cli._doctor import examine
 
     console = Terminal()
     for name, found in examine():
@@ -169,20 +212,22 @@ def examine(context: typer.Context) -> None:
 def doctor_data(
     name: Annotated[str, typer.Argument(help="A data set's name, or a path to own images.")],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Where the data set lies.")
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder that holds the data set.")
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
+    whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
 ) -> None:
     """Check the files of a data set: published md5 sums, or every image decoded once."""
     from josrc._console import Terminal, say
-    from josrc.doctor import check_data
+    from josrc.cli._doctor import check_data
 
     console = Terminal()
     manifest = {
         "path_column": path_column,
         "label_column": label_column,
+        "whole_labels": whole_labels or None,
         "allow_outside": allow_outside,
     }
     for line in check_data(name, folder, console, **manifest):
@@ -190,5 +235,5 @@ def doctor_data(
     words = ["josrc", "train", name] + ([] if folder is None else ["--data-root", str(folder)])
     for option, column in (("--path-column", path_column), ("--label-column", label_column)):
         words += [] if column is None else [option, column]
-    words += ["--allow-outside"] * allow_outside
+    words += ["--whole-labels"] * whole_labels + ["--allow-outside"] * allow_outside
     say(console, f"{name} is ready to train on: {shlex.join(words)}")

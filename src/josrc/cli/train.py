@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from josrc.cli._options import (
+    AnnotatorColumn,
+    AnnotatorColumns,
     Data,
     DataRoot,
     Device,
     Engine,
+    GroupColumn,
+    Inject,
     LabelColumn,
     MayBeOutside,
     MaySkip,
@@ -22,14 +26,13 @@ from josrc.cli._options import (
     Quiet,
     Rate,
     RunArgument,
+    WholeLabels,
     names,
 )
 from josrc.cli.audit import verdict_lines
-from josrc.errors import UserError
+from josrc.errors import UserError, check_run
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from josrc.runs.run import Run
 
 app = typer.Typer()
@@ -46,26 +49,37 @@ def train(
     overrides: Overrides = None,
     noise: Noise = None,
     rate: Rate = None,
+    inject: Inject = None,
     noise_seed: NoiseSeed = None,
     noise_file: Annotated[
-        Path | None, typer.Option(help="Train on these labels: npz, npy or CSV.")
+        Path | None, typer.Option(help="Train on these labels instead: npz, npy or CSV.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="See 'josrc methods'.")] = None,
-    model: Annotated[str | None, typer.Option(help="cnn7 or any timm name.")] = None,
+    model: Annotated[str | None, typer.Option(help="cnn7 or any timm model.")] = None,
     pretrained: Annotated[
-        bool | None, typer.Option("--pretrained/--no-pretrained", help="Use timm's weights.")
+        bool | None,
+        typer.Option("--pretrained/--no-pretrained", help="Start from published weights."),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Start from these weights: safetensors or state dict.")
     ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="Own images: 'head' trains a head over features computed once, 'all' the whole "
+            "network, 'auto' what fits the machine."
+        ),
+    ] = None,
     image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Phases scale with it.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, order and views.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Length of the run; the method's phases scale with it.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of weights, order and views.")] = None,
     device: Device = None,
     engine: Engine = None,
     test: Annotated[
-        Path | None, typer.Option(help="Own images: others with true labels to test on.")
+        Path | None, typer.Option(help="Own images: test images with true labels.")
     ] = None,
     val: Annotated[
         float | None, typer.Option(help="Own images: hold out this share of each class.")
@@ -75,19 +89,26 @@ def train(
         typer.Option(
             min=0,
             max=0.1,
-            help="Make this share of labels wrong in training, to measure the verdicts by; own "
-            "images: 0.03 or more, others: 0.",
+            help="Share of labels to corrupt in training, to measure the verdicts by; default "
+            "0.03 or more for own images, else 0.",
         ),
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
+    annotator_column: AnnotatorColumn = None,
+    annotator_columns: AnnotatorColumns = None,
+    group_column: GroupColumn = None,
+    whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
     allow_skipped: MaySkip = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that decode images; one a core.")
+        int | None, typer.Option(help="Processes that decode images; default one per core.")
     ] = None,
     log: Annotated[
-        list[str] | None, typer.Option(help="Also log each epoch's numbers to: tensorboard.")
+        list[str] | None,
+        typer.Option(
+            help="Also log to: tensorboard, mlflow, wandb, trackio; several separated by commas."
+        ),
     ] = None,
     recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
@@ -102,6 +123,11 @@ def train(
 
     josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
     """
+    from josrc.models.pretrained import check_weights
+
+    if weights is not None or (pretrained and model):  # said before what takes seconds to import
+        check_weights(model or "", weights)
+
     from josrc._console import Terminal
     from josrc.distributed import is_main
     from josrc.runs.resolve import parse_override, read_yaml
@@ -112,18 +138,21 @@ def train(
         if not config.is_file():
             raise UserError(f"Configuration file {config} does not exist.")
         layers.insert(0, read_yaml(config))
+    console = Terminal(quiet=quiet or not is_main())
     settings, source = plan(
         data,
         recipe=recipe,
         layers=layers,
         noise=noise,
         rate=rate,
+        inject=inject,
         noise_seed=noise_seed,
         noise_file=noise_file,
         method=method,
         model=model,
         pretrained=pretrained,
         weights=weights,
+        train=train,
         image_size=image_size,
         epochs=epochs,
         batch_size=batch_size,
@@ -136,14 +165,17 @@ def train(
         plant=plant,
         path_column=path_column,
         label_column=label_column,
+        annotator_column=annotator_column,
+        annotator_columns=names(annotator_columns) or None,
+        group_column=group_column,
+        whole_labels=whole_labels or None,
         allow_outside=allow_outside or None,  # without the flag as configured
         allow_skipped=allow_skipped or None,
         workers=workers,
         log=names(log) or None,
+        console=console,
     )
-    console = Terminal(quiet=quiet or not is_main())
-    run = start(settings, out, overwrite=overwrite, console=console, source=source)
-    _report(run, console)
+    _report(start(settings, out, overwrite=overwrite, console=console, source=source))
 
 
 @app.command()
@@ -153,43 +185,44 @@ def resume(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with an interrupted run, to the end it would have had."""
-    from josrc._console import Terminal
-    from josrc.distributed import is_main
+    """Resume an interrupted run; it ends as it would have without the interruption."""
+    check_run(run)  # said before what takes seconds to import
+
     from josrc.runs.start import resume as resume_run
 
-    console = Terminal(quiet=quiet or not is_main())
-    _report(resume_run(run, data_root=data_root, device=device, quiet=quiet), console)
+    _report(resume_run(run, data_root=data_root, device=device, quiet=quiet))
 
 
-def _report(run: Run, console: Console) -> None:
-    from josrc._console import say
+def _report(run: Run) -> None:
+    """Print the result, also for those who want to see no progress."""
+    from josrc._console import Terminal, say
+    from josrc.distributed import is_main
     from josrc.engine.health import ended_badly
 
-    if console.quiet:
-        return
+    console = Terminal(quiet=not is_main())
     summary = run.summary
+    took = f"Trained in {summary['seconds_total']:.0f} s."
     if summary.get("val_chosen") is not None:
         result = (
-            f"Test accuracy {summary['val_chosen']:.2f} % in epoch {summary['best_epoch']}, which "
-            f"the validation images chose; {summary['final']:.2f} % in the last; "
-            f"{summary['test_best']:.2f} % if the test images choose"
+            f"Test accuracy {summary['val_chosen']:.2f} % in epoch {summary['best_epoch']}, chosen "
+            f"by the validation images; {summary['final']:.2f} % in the last epoch; "
+            f"{summary['test_best']:.2f} % in the epoch that the test images would choose."
         )
     elif summary["last10_mean"] is not None:
         result = (
             f"Test accuracy {summary['last10_mean']:.2f} % (mean of the last "
             f"{min(10, summary['epochs'])} epochs), best {summary['best']:.2f} % in epoch "
-            f"{summary['best_epoch']}"
+            f"{summary['best_epoch']}."
         )
     elif summary.get("agreement") is not None:
         result = (
-            f"The network agrees with {summary['agreement']:.2f} % of the given labels it was not "
-            "trained on, right or wrong; without --test there is no accuracy"
+            f"The network agrees with {summary['agreement']:.2f} % of the held-out given labels, "
+            "right or wrong. No accuracy: there were no --test images."
         )
     else:
-        result = "Trained. Without --test there is no accuracy to report"
+        result = "No accuracy: there were no --test images."
     lines = [
-        f"{result}, {summary['seconds_total']:.0f} s.",
+        f"{took} {result}",
         ended_badly(summary),
         *verdict_lines(run.path / "audit", run.audit),
         f"Run folder: {run.path}",

@@ -17,19 +17,23 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 
-from josrc.data.class_checks import odd_classes
+from josrc.data.class_checks import warn_of_odd_classes
 from josrc.data.duplicates import tally
+from josrc.data.image_files import ImageFiles
 from josrc.data.prepare import available_memory
 from josrc.data.readers.folder import describe_left_out
-from josrc.data.registry import DATASETS, describe_data, kind_of
+from josrc.data.registry import dataset, describe_data, kind_of
+from josrc.data.source import Source
 from josrc.data.workers import default_workers
 from josrc.engine.device import device_name
 from josrc.engine.run_folder import versions
-from josrc.errors import UserError
+from josrc.errors import UserError, install_command
 from josrc.runs.data import read_images
 from josrc.runs.intro import describe_classes
 from josrc.runs.start import plan
 
+# Pixels of an image that is named.
+VERY_LARGE = 2**26
 # What is found, by name, in the order in which it is shown.
 Lines = Iterator[tuple[str, str]]
 # Collections of other extras, and tools for those who work on josrc itself.
@@ -37,7 +41,7 @@ NOT_EXTRAS = ("all", "dev")
 
 
 def examine() -> Lines:
-    """All about this machine that decides whether josrc runs, and how fast."""
+    """Everything about this machine that decides whether josrc runs, and how fast."""
     for name, version in versions().items():
         yield name, version
     yield "platform", f"{platform.platform()}, {device_name(torch.device('cpu'))}"
@@ -49,7 +53,7 @@ def examine() -> Lines:
 
 
 def _devices() -> Lines:
-    yield "CUDA", torch.version.cuda or "none: this torch computes on CPUs alone"
+    yield "CUDA", torch.version.cuda or "none: this build of torch is for CPUs only"
     try:
         yield "Triton", importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
@@ -58,7 +62,7 @@ def _devices() -> Lines:
         backends = [name for name in ("nccl", "gloo") if dist.is_backend_available(name)]
         yield "torchrun", f"processes talk by {' and '.join(backends)}"
     if not torch.cuda.is_available():
-        yield "GPU", "none that torch can use: training is slow but for small images"
+        yield "GPU", "none that torch can use: training is slow except on small images"
     for number in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(number)
         major, minor = torch.cuda.get_device_capability(number)
@@ -74,7 +78,7 @@ def _extras() -> Lines:
         yield "extras", "unknown: josrc is not installed, it runs from its sources"
         return
     for extra, missing in missing_packages(required).items():
-        lacking = f"missing {', '.join(missing)}: pip install 'josrc[{extra}]'"
+        lacking = f"missing {', '.join(missing)}: {install_command(extra)}"
         yield f"extra {extra}", lacking if missing else "installed"
 
 
@@ -140,11 +144,27 @@ def check_data(name: str, folder: Path | None, console: Console, **manifest: Any
         manifest: how to read one of own images, as options of training.
     """
     if kind_of(name).is_named:
-        yield from DATASETS[name].check(describe_data(name, root=folder), console)
+        yield from dataset(name).check(describe_data(name, root=folder), console)
         return
     if folder is not None:
         raise UserError(f"{name} is a path itself: josrc doctor data {name}")
     yield from check_own(name, console, **manifest)
+
+
+def _very_large(source: Source) -> Iterator[str]:
+    """Images that take a worker hundreds of megabytes, and training longer than all others."""
+    held = None if source.val is None else source.val.images
+    for images in (source.images, held, source.test_images):
+        if not isinstance(images, ImageFiles) or images.is_remote:  # each would be fetched again
+            continue
+        for index in range(len(images)):
+            width, height = images.stored_size(index)
+            if width * height > VERY_LARGE:
+                yield (
+                    f"Very large: {images.location(index)}: {width:,} x {height:,} pixels, and a "
+                    f"worker needs {_size(4 * width * height)} or more to decode it. Make it "
+                    "smaller."
+                )
 
 
 def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
@@ -157,14 +177,15 @@ def check_own(name: str, console: Console, **manifest: Any) -> Iterator[str]:
     tested = 0 if source.test_images is None else len(source.test_images)
     yield f"{len(source):,} images to train on, {held:,} held out, {tested:,} to test on."
     yield describe_classes(source)
-    yield from odd_classes(source)
+    yield from warn_of_odd_classes(source)
     yield from describe_left_out(source.left_out)
     copies = tally(source.listed_duplicates())
-    yield from copies.sentences() or ["No file is an exact copy of another one."]
+    yield from copies.sentences() or ["No file is an exact copy of another."]
     for group in copies.named:
         names = ", ".join(f"{copy.name} ('{copy.given_label}')" for copy in group)
         yield f"One picture, different labels: {names}"
     if copies.conflicts > len(copies.named):
         yield f"And {copies.conflicts - len(copies.named):,} more pictures with different labels."
+    yield from _very_large(source)
     for path, reason in source.skipped or ():
-        yield f"No image: {path}: {reason}"
+        yield f"Not an image: {path}: {reason}"
