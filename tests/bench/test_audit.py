@@ -14,9 +14,9 @@ import torch
 from rich.console import Console
 
 from josrc.bench import cleanlab as cleanlab_side
-from josrc.bench.audit import planned_audits, run_audits
+from josrc.bench.audit import plan_audits, run_audits
 from josrc.bench.cleanlab import Fold, judge_with_cleanlab, predict
-from josrc.bench.look_alikes import EACH, PAIRS, look_alikes, pairs_confused
+from josrc.bench.look_alikes import IMAGES_PER_CLASS, PAIRS, confuse_pairs, look_alikes
 from josrc.bench.plan import AUDIT_CELLS, audit_title
 from josrc.bench.render import render, show
 from josrc.bench.results import load_results
@@ -73,7 +73,7 @@ def planned_runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunConfig, Sourc
 def photographs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """In place of CIFAR-100: as many images of each class as are taken, and some more."""
     names = ["apple", *(name for pair in PAIRS for name in sorted(pair, reverse=True))]
-    given = np.tile(np.arange(len(names)), EACH + 5)
+    given = np.tile(np.arange(len(names)), IMAGES_PER_CLASS + 5)
 
     def tiles(rows: np.ndarray) -> np.ndarray:
         """Each is as bright as its class."""
@@ -87,6 +87,7 @@ def photographs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_both_sides_are_measured_alike(done: Path) -> None:
     sides = {}
     for side in ("josrc", "cleanlab"):
@@ -113,6 +114,7 @@ def test_both_sides_are_measured_alike(done: Path) -> None:
     assert {"accused", "f1_wrong", "first_500_right", "noise_rate_estimated"} <= ours & theirs
 
 
+@pytest.mark.slow
 def test_our_side_plants_errors_that_never_reach_the_truth(done: Path) -> None:
     scratch = done / "scratch" / "trial" / CELL
     ours, theirs = scratch / "josrc/augmented/seed-0", scratch / "cleanlab/augmented/seed-0"
@@ -161,15 +163,15 @@ def test_a_cell_is_asked_for_as_it_is_called(
 
 def test_look_alikes_are_eight_classes_in_pairs(photographs: list[str]) -> None:
     images, true = look_alikes(None)
-    assert images.shape == (8 * EACH, 32, 32, 3)
-    assert np.bincount(true).tolist() == 8 * [EACH]
-    shown = [photographs[image[0, 0, 0]] for image in images[::EACH]]
+    assert images.shape == (8 * IMAGES_PER_CLASS, 32, 32, 3)
+    assert np.bincount(true).tolist() == 8 * [IMAGES_PER_CLASS]
+    shown = [photographs[image[0, 0, 0]] for image in images[::IMAGES_PER_CLASS]]
     assert shown == [name for pair in PAIRS for name in pair]
 
 
 def test_half_of_the_errors_between_look_alikes_are_within_a_pair() -> None:
     true = np.repeat(np.arange(8), 2500)
-    given = pairs_confused(true, 0.1, seed=0)
+    given = confuse_pairs(true, 0.1, seed=0)
     wrong = given != true
     # 20,000 labels: a standard deviation of the rate is 0.002, and 0.011 of the share in pairs.
     assert wrong.mean() == pytest.approx(0.1, abs=0.008)
@@ -177,8 +179,8 @@ def test_half_of_the_errors_between_look_alikes_are_within_a_pair() -> None:
     # One in seven of the errors of any sort falls on the other of the pair too.
     within = given[wrong] // 2 == true[wrong] // 2
     assert within.mean() == pytest.approx(1 / 2 + 1 / 14, abs=0.04)
-    np.testing.assert_array_equal(given, pairs_confused(true, 0.1, seed=0))
-    assert (given != pairs_confused(true, 0.1, seed=1)).any()
+    np.testing.assert_array_equal(given, confuse_pairs(true, 0.1, seed=0))
+    assert (given != confuse_pairs(true, 0.1, seed=1)).any()
 
 
 def test_both_sides_see_the_same_look_alikes(
@@ -190,7 +192,7 @@ def test_both_sides_see_the_same_look_alikes(
     assert (theirs.method.name, theirs.epochs, theirs.plant) == ("standard", 30, 0)
     assert len(first) == 2000
     assert len(second) == 1600  # four of five folds
-    np.testing.assert_array_equal(first.true, np.repeat(np.arange(8), EACH))
+    np.testing.assert_array_equal(first.true, np.repeat(np.arange(8), IMAGES_PER_CLASS))
     assert np.mean(first.given != first.true) == pytest.approx(0.05, abs=0.015)
     assert np.mean(second.given != second.true) == pytest.approx(0.05, abs=0.015)
 
@@ -198,7 +200,7 @@ def test_both_sides_see_the_same_look_alikes(
 def test_what_is_done_is_not_done_again_and_a_fold_is_a_piece(
     done: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "2 results, 2 of them done before" in bench(done)
+    assert "2 results, 2 of them already done" in bench(done)
     # Without its result and its last fold, a side trains that fold alone.
     file = done / "results" / "trial" / CELL / "cleanlab" / "augmented" / "seed-0.json"
     before = json.loads(file.read_text())
@@ -218,6 +220,7 @@ def test_what_is_done_is_not_done_again_and_a_fold_is_a_piece(
     assert json.loads(file.read_text())["measures"] == before["measures"]
 
 
+@pytest.mark.slow
 def test_every_sample_is_predicted_by_a_network_that_has_not_seen_it(done: Path) -> None:
     scratch = done / "scratch" / "trial" / CELL / "cleanlab" / "augmented" / "seed-0"
     folds = [dict(np.load(scratch / f"fold-{number}.npz")) for number in range(5)]
@@ -228,6 +231,7 @@ def test_every_sample_is_predicted_by_a_network_that_has_not_seen_it(done: Path)
             assert len(labels["given"]) == 1436 - len(fold["index"])
 
 
+@pytest.mark.slow
 def test_the_table_and_the_page_show_both_sides(done: Path) -> None:
     console = Console(record=True, width=250, file=io.StringIO())
     show("audit", done / "results" / "trial", console)
@@ -294,18 +298,18 @@ def test_without_cleanlab_the_way_out_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cleanlab", None)
-    with pytest.raises(UserError, match=r"pip install 'josrc\[audit\]'.*--sides josrc"):
+    with pytest.raises(UserError, match=r"pip install '.*\[compare\]'.*--sides josrc"):
         bench(tmp_path)
 
 
 def test_every_cell_has_both_sides_and_a_place_of_its_own() -> None:
-    keys = planned_audits(("cifar80n-o", "cifar100n-c"), (), ("josrc", "cleanlab"), 1)
+    keys = plan_audits(("cifar80n-o", "cifar100n-c"), (), ("josrc", "cleanlab"), 1)
     assert [key.path.as_posix() for key in keys[:2]] == [
         "audit/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json",
         "audit/cifar80n-o-symmetric-0.2/cleanlab/augmented/seed-0.json",
     ]
     assert len(keys) == 14
-    everything = planned_audits(tuple(AUDIT_CELLS), (), ("josrc", "cleanlab"), 2)
+    everything = plan_audits(tuple(AUDIT_CELLS), (), ("josrc", "cleanlab"), 2)
     assert len({key.path for key in everything}) == 60
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from josrc.bench.audit_tables import audit_table, percent, said_rate, three_verdicts_table
+from josrc.bench.audit_tables import audit_table, format_rate, percent, three_verdicts_table
 from josrc.bench.calibration_figure import calibration_curves, tenths_of, write_calibration
 from josrc.bench.plan import AUDIT_CELLS, WITH_FOREIGN
 from josrc.bench.render import render, show, write_results
@@ -57,7 +57,10 @@ def test_a_row_has_means_over_seeds_and_what_each_side_says(tmp_path: Path) -> N
     assert ours["of these wrong"] == "85.0\n±7.1"
     assert (ours["side"], theirs["side"]) == ("josrc\nn=2", "cleanlab\nn=1")
     assert ours["wrong labels"] == theirs["wrong labels"] == "5.0"
-    assert (ours["noise rate said"], theirs["noise rate said"]) == ("6.0\n4.0 to 9.0", "30.0")
+    assert (ours["estimated noise rate"], theirs["estimated noise rate"]) == (
+        "6.0\n4.0 to 9.0",
+        "30.0",
+    )
     assert (theirs["sure: right"], theirs["seconds"]) == ("-", "120")
     page = render(load_results(tmp_path, FOLDERS))
     assert "| cifar100n-c<br>Sym-5 | cleanlab<br>n=1 | 5.0 | - | - |" in page
@@ -91,13 +94,17 @@ def test_three_verdicts_are_shown_where_images_are_foreign(tmp_path: Path) -> No
     view = three_verdicts_table("audit", load_results(tmp_path, FOLDERS))
     assert {row[0].partition("\n")[0] for row in view.rows} == set(WITH_FOREIGN)
     row = dict(zip(view.header, view.rows[1], strict=True))
-    assert (row["F1: foreign"], row["AUROC: foreign"], row["F1: clean"]) == ("10.0", "60.0", "-")
+    assert (
+        row["F1: out of distribution"],
+        row["AUROC: out of distribution"],
+        row["F1: clean"],
+    ) == ("10.0", "60.0", "-")
 
 
 def test_a_seed_without_a_number_does_not_count_as_nought() -> None:
     runs = [run_with(precision_wrong=0.5), run_with(precision_wrong=None)]
     assert percent(runs, "precision_wrong") == "50.0"
-    assert said_rate([run_with(noise_rate_estimated=0.2, noise_rate_low=None)]) == "20.0"
+    assert format_rate([run_with(noise_rate_estimated=0.2, noise_rate_low=None)]) == "20.0"
 
 
 @pytest.mark.parametrize("width", [80, 100, 140, 220])

@@ -37,6 +37,7 @@ def bench(*arguments: str) -> int | str | None:
     return end.value.code
 
 
+@pytest.mark.slow
 def test_the_command_measures_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +91,7 @@ def test_jpegs_are_made_for_the_while(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "nowhere"], "nowhere is no folder"),
+        (["--data", "nowhere"], "nowhere is not a folder"),
         (["--data", "generate:many"], "comes a number of images"),
         (["--data", "generate:1"], "two or more"),
         (["--data", "generate", "--data-root", "."], "leave out --data-root"),
@@ -106,7 +107,7 @@ def test_mistakes_are_told(
 
 def test_too_few_images_for_a_batch(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench("--data", str(folder), "--model", "cnn7", "--batch-size", "16") == 2
-    assert "10 images make no batch of 16" in capsys.readouterr().err
+    assert "10 images don't fill a batch of 16" in capsys.readouterr().err
 
 
 def test_the_reference_reads_the_same_labels(folder: Path) -> None:
@@ -146,7 +147,7 @@ def test_only_the_resident_loop_needs_no_files(folder: Path) -> None:
         speed_images.reading(state, config),
         speed_images.training(state, config, state.train_step),
     ):
-        with pytest.raises(UserError, match="can't be read any more"):
+        with pytest.raises(UserError, match="can no longer be read"):
             list(islice(loop, 5))
 
 
@@ -161,5 +162,5 @@ def test_windows_begin_a_walk_of_their_own_and_end_in_time(monkeypatch: pytest.M
 
     assert len(speed_images.window_ms(begin, CPU, 3)) == 5
     assert [len(walk) for walk in walks] == [3, 15]
-    monkeypatch.setattr(speed_images, "MOST_SECONDS", 1e-9)
+    monkeypatch.setattr(speed_images, "MAX_WINDOW_SECONDS", 1e-9)
     assert len(speed_images.window_ms(begin, CPU, 3)) == 1

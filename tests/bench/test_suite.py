@@ -53,8 +53,8 @@ def test_a_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
     written = {file: file.read_bytes() for file in files}
     again = run(tmp_path, seeds=2)
 
-    assert "2 runs, 0 of them done before" in first
-    assert "4 runs, 2 of them done before" in again
+    assert "2 runs, 0 of them already done" in first
+    assert "4 runs, 2 of them already done" in again
     assert [file.name for file in files] == ["seed-0.json"] * 2
     assert all(file.read_bytes() == content for file, content in written.items())
     assert len(list((tmp_path / "results").rglob("seed-1.json"))) == 2
@@ -85,7 +85,7 @@ def test_processes_share_a_suite(
 
     monkeypatch.setattr(suite_module, "configure", configure)
     text = run(tmp_path)
-    assert "2 runs, 1 of them done before" in text
+    assert "2 runs, 1 of them already done" in text
     assert json.loads(file.read_text())["device"] == "another's"
 
 
@@ -150,7 +150,7 @@ def test_no_run_begins_that_would_not_end_in_time(
 ) -> None:
     now, made = [1000.0], []
 
-    def takes_a_minute(work: suite_module._Work, key: ResultKey, config: RunConfig) -> None:
+    def takes_a_minute(work: suite_module.SuiteWork, key: ResultKey, config: RunConfig) -> None:
         made.append(key.cell.key)
         work.progress.started(epochs=1, done=0)
         now[0] += 60
@@ -158,7 +158,7 @@ def test_no_run_begins_that_would_not_end_in_time(
         work.progress.run_ended()
 
     monkeypatch.setattr("josrc.bench.progress.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(suite_module._Work, "run", takes_a_minute)
+    monkeypatch.setattr(suite_module.SuiteWork, "run", takes_a_minute)
     assert "Stopped after 60 s: 3 runs left." in run(tmp_path, cells=None, minutes=1.9)
     assert made == ["symmetric-0.2"]
     assert "Stopped after 2 min: 2 runs left." in run(tmp_path, cells=None, minutes=2.1)
@@ -175,16 +175,16 @@ def test_only_a_result_counts_as_one(
     put_result(broken).write_text("{ not json")
     put_result(other, epochs=2)
     log = run(tmp_path)
-    assert "2 runs, 0 of them done before" in log
-    assert f"Left out: {tmp_path / broken / 'seed-0.json'} is no result" in log
+    assert "2 runs, 0 of them already done" in log
+    assert f"Left out: {tmp_path / broken / 'seed-0.json'} is not a result" in log
     assert [asked["noise"] for asked in asked.runs] == ["asymmetric"], "a trial of another length"
-    assert "2 runs, 1 of them done before" in run(tmp_path, options={"epochs": 2})
+    assert "2 runs, 1 of them already done" in run(tmp_path, options={"epochs": 2})
 
 
 @pytest.mark.usefixtures("small_cifar")
 def test_a_trial_never_passes_for_the_papers_run(tmp_path: Path) -> None:
     run(tmp_path, cells=["symmetric-0.2"])
-    assert "1 runs, 0 of them done before" in run(
+    assert "1 runs, 0 of them already done" in run(
         tmp_path, cells=["symmetric-0.2"], options={"device": "cpu"}, minutes=-1.0
     )
     assert "not run<br>paper 65.83 ± 0.13 |" in page_of(tmp_path / "results")
@@ -214,7 +214,7 @@ def test_a_run_of_other_settings_is_not_gone_on_with(
     for file in ("config.yaml", "checkpoint/state.safetensors"):
         (folder / file).write_text("gone: 1\n")
         log = run(tmp_path, cells=["symmetric-0.2"], options=options, results=tmp_path / file)
-        assert f"{folder} begins anew" in log
+        assert f"{folder} can't be resumed and starts over" in log
     assert begun == [0, 0, 1, 0, 1, 0, 1]
 
 
@@ -229,8 +229,12 @@ def test_a_run_that_fails_is_recorded_as_failed(
     log = run(tmp_path, cells=["symmetric-0.2"])
     assert "failed: the loss became nan" in log
     page = page_of(tmp_path / "results" / "trial")
-    assert "0.00 (n=1, 1 failed)" in page
-    assert "| 0.00 (failed) |" in page
+    # It was worth nothing from the first epoch on: what guessing reaches.
+    (result,) = load_results(tmp_path / "results" / "trial", ["table2"]).runs.values()
+    chance = 100 / 80
+    assert (result.last10_mean, result.final, result.best) == (chance, chance, 0)
+    assert f"{chance:.2f} (n=1, 1 failed)" in page
+    assert f"| {chance:.2f} (failed) |" in page
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -247,7 +251,7 @@ def test_the_ablation_trains_its_variants_and_leaves_table_2_its_own(
         path.relative_to(root).as_posix(): json.loads(path.read_text())["variant"]
         for path in root.rglob("*.json")
     }
-    assert "ablation: 4 runs, 0 of them done before" in log
+    assert "ablation: 4 runs, 0 of them already done" in log
     assert variants == {
         "ablation/cifar80n-o-symmetric-0.2/josrc/augmented-c/seed-0.json": "c",
         "ablation/cifar80n-o-symmetric-0.2/josrc/augmented-ci/seed-0.json": "ci",
@@ -255,7 +259,7 @@ def test_the_ablation_trains_its_variants_and_leaves_table_2_its_own(
         "table2/cifar80n-o-symmetric-0.2/josrc/augmented/seed-0.json": "full",
     }
     again = run(tmp_path, cells=["symmetric-0.2"])
-    assert "table2: 1 runs, 1 of them done before" in again
+    assert "table2: 1 runs, 1 of them already done" in again
 
 
 class Asked:
@@ -266,7 +270,9 @@ class Asked:
         monkeypatch.setattr(
             suite_module, "configure", lambda data, **asked: {"data": data, **asked}
         )
-        monkeypatch.setattr(suite_module._Work, "run", lambda work, key, asked: self.note(asked))
+        monkeypatch.setattr(
+            suite_module.SuiteWork, "run", lambda work, key, asked: self.note(asked)
+        )
 
     def note(self, asked: dict[str, object]) -> None:
         self.runs.append(asked)
@@ -306,11 +312,11 @@ def test_a_stopped_suite_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.M
     def stops(*arguments: object) -> None:
         raise InterruptedRunError(2, tmp_path, "the state is saved")
 
-    monkeypatch.setattr(suite_module._Work, "run", stops)
+    monkeypatch.setattr(suite_module.SuiteWork, "run", stops)
     with pytest.raises(InterruptedRunError) as stop:
         run(tmp_path)
     # `josrc resume` would end the run, and leave no result.
-    said = "Stopped by SIGINT; the state is saved.\nThe same command goes on with the suite."
+    said = "Stopped by SIGINT; the state is saved.\nRun the same command again to continue."
     assert str(stop.value) == said
 
 
