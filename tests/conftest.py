@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +29,9 @@ from sklearn.datasets import load_digits
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run in Triton's interpreter
+# What josrc remembers of a user on a machine is forgotten with the tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="josrc-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 # A shell starts a background job with Ctrl-C ignored, and what a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -40,6 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
+    absent = sum("label_studio" in report.keywords for report in skipped)
+    if absent:
+        terminalreporter.write_line(
+            f"NOT RUN: {absent} tests with Label Studio, as there is none. In an environment of "
+            "its own: pip install label-studio; then JOSRC_LABEL_STUDIO=ENV/bin/label-studio",
+            red=True,
+            bold=True,
+        )
     count = sum("browser" in report.keywords for report in skipped)
     if count:
         terminalreporter.write_line(
@@ -201,6 +215,21 @@ def reviewed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def with_copies(reviewed: Path) -> Path:
+    """Images 0 and 8 show the same, and so do 1 and 9, nearly; the labels differ."""
+    from josrc.data.duplicates import Duplicate
+    from josrc.verdicts.duplicates import write_duplicates
+
+    copies = [
+        Duplicate(group, "training", row, f"{row}.png", "", "", kind, alike)
+        for group, (rows, kind, alike) in enumerate([((0, 8), "exact", 1.0), ((1, 9), "near", 0.9)])
+        for row in rows
+    ]
+    write_duplicates(reviewed / "audit" / "duplicates.csv", copies)
+    return reviewed
+
+
+@pytest.fixture
 def serving() -> Iterator[Callable[..., tuple[Any, str]]]:
     """Starts real servers, ``josrc review RUN``: gives the process and the address it prints."""
     started: list[subprocess.Popen[str]] = []
@@ -243,3 +272,23 @@ def finished(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("finished") / "run"
     options = {"method": "standard", "epochs": 3, "batch_size": 16, "device": "cpu", "val": 0.2}
     return josrc.train(str(pictures), out=run, **options).path
+
+
+# What these test is the choice of a network, or what a pretrained one gives; and near copies.
+PRETRAINED = ("test_head", "test_pretrained", "test_docs", "test_scan", "test_scan_copies")
+COPIES = ("test_near_duplicates", "test_duplicates", "test_scan_copies", "test_report", "test_docs")
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Own images are trained with cnn7, as without pretrained weights, and not compared.
+
+    Both take seconds, and drawn pictures that are nearly alike are compared for longest.
+    """
+    from josrc.data.near.pairs import NO_PAIRS
+
+    if request.path.stem not in PRETRAINED:
+        monkeypatch.setattr("josrc.runs.network.is_pretrained_at_hand", lambda name: False)
+    if request.path.stem not in COPIES:
+        compare = "josrc.data.duplicates.find_near_pairs"
+        monkeypatch.setattr(compare, lambda sketches, images, chosen: NO_PAIRS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -32,7 +33,12 @@ from josrc.config import RunConfig
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose commands train much: `pytest -m slow` runs them.
-LONG = {"audit.md": "cross-validates for cleanlab"}
+LONG = {
+    "audit.md": "cross-validates for cleanlab",
+    "report.md": "draws maps by UMAP",
+    "model.md": "exports in every format",
+    "trackers.md": "imports every tracker",
+}
 # Commands that no page can wait for.
 ENDLESS = {"review": "serves until it is stopped"}
 SKIP = re.compile(r"<!-- test: skip, (.+) -->")
@@ -88,8 +94,11 @@ def shortened(words: list[str]) -> list[str]:
         words += ["--epochs", "1"]
     if words[0] == "bench" and words[1] in ("run", "audit"):
         words += ["--seeds", "1"]
-    if words[0] == "apply" and "--auto" not in words:  # nobody is there to decide
+    decides = words[0] == "apply" and "label-studio" not in words
+    if decides and "--auto" not in words:  # nobody is there to decide
         words += ["--auto", "0.5"]
+    if words[0] == "scan":
+        words += ["--overwrite", "--image-size", "64"]
     if words[0] == "train":
         words += ["--batch-size", "256"]
         words += ["--overwrite"] if "RUN" in words else []
@@ -222,6 +231,23 @@ def test_commands_and_options_exist_wherever_they_are_named(page: Path) -> None:
         known = {"--help"}.union(*((*p.opts, *p.secondary_opts) for p in command.params))
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known, f"josrc {line}: {options - known}"
+
+
+def test_the_page_of_settings_is_that_of_the_code() -> None:
+    page = runpy.run_path(str(ROOT / "tools" / "settings_page.py"))["page"]()
+    written = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    assert written == page, "python tools/settings_page.py writes it anew"
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    files = [path for folder in ("src", "tests", "tools") for path in (ROOT / folder).rglob("*.py")]
+    for file in files:
+        for page in re.findall(r"\bdocs/[\w/-]+\.\w+", file.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), f"{file} names {page}"
+
+
+def test_readme_is_one_screen() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
 def test_a_command_goes_on_after_a_backslash() -> None:

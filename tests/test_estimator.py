@@ -102,11 +102,12 @@ def test_a_network_of_timm_is_given_pixels_as_it_expects_them() -> None:
 
 
 def test_noise_on_purpose(tmp_path: Path) -> None:
-    noise = {"noise": "symmetric", "rate": 0.4}
+    noise = {"inject": "symmetric:0.4"}
     run = josrc.train((X, Y), **noise, **{**QUICK, "epochs": 1}, out=tmp_path / "run")
     assert run.metrics[0]["fit_id"] is not None
 
 
+@pytest.mark.slow
 def test_a_stopped_run_on_arrays_goes_on_when_it_gets_them_again(tmp_path: Path) -> None:
     options = {**QUICK, "epochs": 3, "test": (X, Y)}
     whole = josrc.train((X, Y), **options, out=tmp_path / "whole")
@@ -223,7 +224,7 @@ def test_missing_labels_are_a_value_error(labels: object) -> None:
     [
         (X.reshape(240, -1), Y, r"shape \(240, 64\)"),
         (X.astype(np.int64), Y, "not int64"),
-        (X.astype(np.float32), Y, "between 0 and 1, and these from 0 to"),
+        (X.astype(np.float32), Y, "between 0 and 1, and these range from 0 to"),
         (X, Y[:9], "240 images and 9 labels"),
         (X[:9], ["a"] * 9, "one class, 'a'"),
         (["a.png", "a.png"], ["x", "y"], "same id 'a.png'"),

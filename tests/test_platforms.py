@@ -93,6 +93,7 @@ def without_posix(program: str, *arguments: Path) -> str:
     return ended.stdout
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_without_posix() -> None:
     assert "Jo-SRC" in without_posix(LOOK)
 

@@ -11,7 +11,7 @@ import pytest
 
 import josrc
 
-NAMES = ["NoisyLabelClassifier", "Run", "__version__", "audit", "report", "resume", "train"]
+NAMES = ["NoisyLabelClassifier", "Run", "__version__", "audit", "report", "resume", "scan", "train"]
 
 
 def test_the_package_lists_its_public_names_and_no_others(finished: Path) -> None:

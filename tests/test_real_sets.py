@@ -17,12 +17,12 @@ from PIL import Image
 from rich.console import Console
 
 from commands import josrc
-from josrc.bench.plan import planned
+from josrc.bench.plan import plan_runs
 from josrc.bench.suite import run_suite
 from josrc.data.datasets import clothing1m, food101n
-from josrc.data.datasets._published import told
-from josrc.data.loaders import balanced_order
+from josrc.data.datasets._published import describe_findings
 from josrc.data.noise import CLEAN, ID
+from josrc.data.orders import balanced_order
 from josrc.data.registry import describe_data, open_source
 from josrc.data.source import with_noise
 from josrc.engine.metrics import Truth
@@ -145,7 +145,7 @@ def test_clothing1m_chooses_its_epoch_by_validation(
     run = tmp_path / "run"
     options = [*FAST, "--epochs", "3", "--method", "standard", "--data-root", shop, "--out", run]
     assert josrc("train", "clothing1m", "--recipe", "resnet18", *options) == 0
-    assert "which the validation images chose" in " ".join(capsys.readouterr().out.split())
+    assert "chosen by the validation images" in " ".join(capsys.readouterr().out.split())
     summary, rows = json.loads((run / "summary.json").read_text()), read_csv(run / "metrics.csv")
     chosen = max(rows, key=lambda row: float(row["agreement"]))
     assert summary["best_epoch"] == int(chosen["epoch"])
@@ -365,8 +365,8 @@ def test_the_doctor_looks_at_both_food_sets(kitchen: Path) -> None:
         "1 images of Food-101's test images are missing: images/apple_pie/0.jpg",
     ):
         assert sum(words in line for line in lines) == 1, words
-    with pytest.raises(UserError, match="Food101N is laid out so"):
-        list(told(food101n.findings(root), food101n.ADVICE))
+    with pytest.raises(UserError, match="Food101N is laid out like this"):
+        list(describe_findings(food101n.findings(root), food101n.ADVICE))
 
 
 # --- recipes and suites --------------------------------------------------------------------------
@@ -468,12 +468,12 @@ def test_weights_for_no_network_of_the_table_are_an_error_before_any_data_is_rea
 def test_runs_that_begin_otherwise_than_the_papers_are_kept_apart(
     suite: str, options: dict[str, bool], apart: bool, tmp_path: Path
 ) -> None:
-    # What is no result is left out: the lines say where the suite looks.
-    runs = planned(suite, ["standard"], None, seeds=1)
+    # What is not a result is left out: the lines say where the suite looks.
+    runs = plan_runs(suite, ["standard"], None, seeds=1)
     for key in runs:
         write(tmp_path / "results" / ("trial" if apart else "") / key.path, ["{}"])
     console = Console(record=True, width=200, file=io.StringIO())
     where = {"results": tmp_path / "results", "scratch": tmp_path / "runs", "console": console}
     few = {"methods": ["standard"], "cells": None, "seeds": 1, "minutes": -1}
     run_suite(suite, options=options, **few, **where)
-    assert console.export_text().count("is no result") == len(runs)
+    assert console.export_text().count("is not a result") == len(runs)
