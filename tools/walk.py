@@ -145,7 +145,7 @@ def josrc(*arguments: object) -> None:
     try:
         from josrc.cli.main import main as run
     except ImportError:  # as it was laid out before
-        from josrc.cli import main as run  # type: ignore[no-redef, attr-defined]
+        from josrc.cli import main as run  # type: ignore[assignment]
     with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         run([str(argument) for argument in arguments])
 
@@ -184,7 +184,7 @@ def traced(walk: Walk, command: Callable[[], object]) -> None:
         command()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 if __name__ == "__main__":
