@@ -17,7 +17,7 @@ from josrc.bench.paper import (
     TABLES,
     Cell,
 )
-from josrc.bench.plan import EARLIER, SUITES, plan_runs, request
+from josrc.bench.plan import EARLIER, GROUPS, SUITES, find_suite, plan_runs, request
 from josrc.bench.results import AUDIT, ResultKey, load_results
 from josrc.bench.tables import FOLDERS
 from josrc.errors import UserError
@@ -174,6 +174,21 @@ def test_a_wrong_name_is_explained(
 ) -> None:
     with pytest.raises(UserError, match=message):
         plan_runs(suite, methods, cells, 1)
+
+
+@pytest.mark.parametrize("suite", [*SUITES, *GROUPS])
+def test_a_run_trains_what_its_key_says(suite: str) -> None:
+    lengths = {"augmented": 200, "plain": 200, "short": 100}
+    for recipe in find_suite(suite).recipes:
+        for key in plan_runs(suite, None, None, 2, recipe):
+            config = configure(key.data, **request(key))
+            noise = config.data.noise.replace("block", "asymmetric")
+            found = (config.data.name, noise, config.method.name, config.recipe, config.seed)
+            own = key.recipe.partition("-")[0]
+            assert found == (key.data, key.cell.noise, key.method, own, key.seed), key.path
+            assert noise == "none" or config.data.rate == key.cell.rate, key.path
+            if key.data.startswith("cifar"):
+                assert config.epochs == lengths[own], key.path
 
 
 def test_ours_runs_both_tables_side_by_side_and_the_method_first() -> None:

@@ -7,7 +7,7 @@ eagerly, compiled and inside a CUDA graph.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -117,11 +117,13 @@ class StrongView:
         share: which share of the images is changed, counted from the last; the views of a batch
             stand one after the other, so 1/2 is the second of two.
         policy: how they are changed.
+        table: AutoAugment's policy as numbers, on the device of the images, if that is the policy.
     """
 
     base: WeakView | ResizedView
     share: float = 1.0
     policy: Literal["mild", "autoaugment", "randaugment"] = "mild"
+    table: Tensor | None = field(default=None, compare=False)
 
     @property
     def pad(self) -> int:
@@ -146,7 +148,7 @@ class StrongView:
         if self.policy == "mild":
             strong = self._mild(strong, numbers)
         else:
-            strong = policies.augment(strong.round(), numbers, self.policy)
+            strong = policies.augment(strong.round(), numbers, self.table)
         return torch.cat([pixels[:kept], strong]) if kept else strong
 
     def _mild(self, images: Tensor, numbers: Tensor) -> Tensor:
@@ -229,14 +231,27 @@ PixelView = WeakView | ResizedView | StrongView
 View = PixelView | StoredView
 
 
-def create_view(config: ViewConfig, size: tuple[int, int], views: int = 1) -> PixelView:
-    """The random view of a configuration, for networks that see images of ``size``."""
+def create_view(
+    config: ViewConfig,
+    size: tuple[int, int],
+    views: int = 1,
+    device: torch.device | None = None,
+) -> PixelView:
+    """The random view of a configuration, for networks that see images of ``size``.
+
+    Args:
+        config: the settings.
+        size: height and width.
+        views: how many of each image a batch has.
+        device: where the images will be; none: on the CPU.
+    """
     base: WeakView | ResizedView = WeakView(config.pad, config.flip, size, config.crop == "whole")
     if config.crop == "resized":
         base = ResizedView(config.pad, config.flip, size)
     if config.strong == "none":
         return base
-    return StrongView(base, 1.0 if config.strong == "all" else 1 / views, config.policy)
+    table = policies.autoaugment_table(device) if config.policy == "autoaugment" else None
+    return StrongView(base, 1.0 if config.strong == "all" else 1 / views, config.policy, table)
 
 
 def sees_whole(view: View) -> bool:

@@ -129,7 +129,7 @@ def _random_views(
     loader = loader_for(source)(
         source,
         Needs(views=views),
-        create_view(config.views, source.size),
+        create_view(config.views, source.size, device=device),
         normalise,
         device,
         batch_size=DECODED_AT_ONCE,

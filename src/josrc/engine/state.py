@@ -84,7 +84,7 @@ class TrainState:
         self.loader = (FeatureLoader if view else loader_for(source))(
             source,
             needs,
-            view or create_view(config.views, source.size, needs.views),
+            view or create_view(config.views, source.size, needs.views, device),
             to_float if view else normalise,
             device,
             batch_size=config.batch_size,
