@@ -228,10 +228,16 @@ def test_parts_are_left_out_on_noise_that_no_table_has() -> None:
     assert {config.epochs for config in asked} == {100}
     assert not {key.cell for key in keys} & set(CELLS)
     whole = asked[0].method.model_dump()
-    for key, config in zip(keys[2:], asked[2:], strict=True):
+    for key, config in zip(keys, asked, strict=True):
         found = config.method.model_dump()
         changed = {name for name in whole if found[name] != whole[name]}
-        assert len(changed) == 1, key
+        assert len(changed) == (key.recipe != "short"), key
+    (chosen,) = plan_runs("ablation-posterior", None, ["symmetric-0.7"], 1, rows=["short-closed"])
+    assert request(chosen)["layers"][-1] == {"method": {"foreign": False}}
+    (opened,) = plan_runs("ablation-posterior-o", None, None, 1, rows=["short"])
+    assert (opened.data, opened.suite) == ("cifar80n-o", "ablation-posterior")
+    with pytest.raises(UserError, match=r"Unknown row 'short-open'.*short-closed"):
+        plan_runs("ablation-posterior", None, None, 1, rows=["short-open"])
     short = configure("cifar100n-c", recipe="short", noise="symmetric", rate=0.2)
     long = configure("cifar100n-c", noise="symmetric", rate=0.2)
     assert short.optimizer.decay_start * 2 == long.optimizer.decay_start

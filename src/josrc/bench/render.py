@@ -24,7 +24,7 @@ from josrc.bench.calibration_figure import (
 )
 from josrc.bench.figures import figures_of, write_figure
 from josrc.bench.paper import METHOD_TITLES, TABLES
-from josrc.bench.plan import DEVELOPMENT, GROUPS
+from josrc.bench.plan import DEVELOPMENT, DEVELOPMENT_OPEN, GROUPS
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
     FOLDERS,
@@ -70,6 +70,7 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "ours-c": (ours_table,),
     "ours-o": (ours_table,),
     DEVELOPMENT: (development_table,),
+    DEVELOPMENT_OPEN: (development_table,),
     "digits": (own_table,),
     "audit": (audit_table, three_verdicts_table),
 }

@@ -65,11 +65,12 @@ def find_runs(
     scratch: Path,
     console: Console,
     recipe: str = "augmented",
+    rows: Sequence[str] | None = None,
     weights: Sequence[str] = (),
 ) -> SuiteRuns:
     """What is missing of a suite; a mistake in the options is reported before anything runs."""
     seeds = seeds or find_suite(suite).seeds
-    runs = plan_runs(suite, methods, cells, seeds, recipe)
+    runs = plan_runs(suite, methods, cells, seeds, recipe, rows)
     files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
     absent = [m for m in choose_methods(suite, methods, recipe) if m not in method_names()]
     if absent:

@@ -18,12 +18,12 @@ from josrc.bench.paper import (
 )
 from josrc.bench.plan import (
     APART,
+    CHANGED,
     DEVELOPMENT,
     EARLIER,
     RELEASED,
     SHORT,
     SUITES,
-    WITHOUT,
     Entry,
     Suite,
 )
@@ -378,7 +378,7 @@ def ours_table(name: str, results: Results) -> TableView:
 
 
 def development_table(name: str, results: Results) -> TableView:
-    """Posterior without one of its parts: a row per part, a column per cell."""
+    """Posterior with one setting changed: a row per setting, a column per cell."""
     suite = SUITES[name]
     view = TableView(
         f"Parts of Posterior on {suite.data} (not in the paper)",
@@ -388,7 +388,7 @@ def development_table(name: str, results: Results) -> TableView:
     )
     for entry in suite.entries:
         runs = [runs_of(results, suite, cell, entry) for cell in suite.cells]
-        changed = WITHOUT.get(entry.variant or "", {})
+        changed = CHANGED.get(entry.variant or "", {})
         told = ", ".join(f"{key}={value}" for key, value in changed.items())
         cells = [format_measured(*accuracies(found)) for found in runs]
         view.rows.append((entry.variant or "whole", told, *cells))

@@ -115,7 +115,7 @@ def weight_of(model: NoiseModel, belief: Belief) -> Tensor:
     confidence, top = belief.classes.max(dim=1)
     below = (confidence - model.target_mean[top]).clamp(max=0)
     # SoftMatch and SED: twice the width that the variance has.
-    return torch.exp(-2 * below.square() / model.target_variance[top]) * (1 - belief.none)
+    return torch.exp(-2 * below.square() / model.target_variance[top])
 
 
 def aligned(opinions: Tensor, power: Tensor | float, bias: Tensor) -> Tensor:
