@@ -148,6 +148,25 @@ def content(name: str, text: bytes | str) -> Callable[[Path], Path]:
     return put
 
 
+def in_parts(world: World) -> Path:
+    """The run with its verdicts in parquet parts, as those of millions of images are."""
+    run = world.files / "run-in-parts"
+    if not run.is_dir():
+        in_child(lambda: _write_parts(world.run, run))
+    return run
+
+
+def _write_parts(source: Path, run: Path) -> None:
+    from josrc.verdicts.table import NUMBERS, VERDICT_COLUMNS, read_verdicts
+    from josrc.verdicts.table_parts import write_parts
+
+    shutil.copytree(source, run)
+    frames = read_verdicts(source / "audit" / "verdicts.csv")
+    some = (frame.astype(dict.fromkeys(NUMBERS, float)) for frame in frames)
+    write_parts(run / "audit" / "verdicts", VERDICT_COLUMNS, some)
+    (run / "audit" / "verdicts.csv").unlink()
+
+
 def in_child(function: Callable[[], object]) -> None:
     """Do something that takes much memory in a process of its own."""
     pid = os.fork()

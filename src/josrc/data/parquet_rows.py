@@ -32,13 +32,12 @@ def open_parquet(path: str, columns: list[str] | None = None) -> Any:
         import pyarrow.parquet as parquet
     except ImportError:
         raise UserError(f"{path} is a parquet file: install josrc[parquet] to read it.") from None
-    if not is_url(path):
-        regular(Path(path))
-        file: Any = path
-    else:
-        file = open_remote(path)
     try:
-        return parquet.ParquetFile(file, read_dictionary=columns)
+        return parquet.ParquetFile(
+            open_remote(path) if is_url(path) else regular(path), read_dictionary=columns
+        )
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{path} can't be read as a parquet file: {error}") from None
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from josrc._io import LOCAL, is_url, split_member
+from josrc._reading import regular
 from josrc.data.decode import UnreadableImageError
 from josrc.errors import UserError
 
@@ -161,7 +162,7 @@ def local_copy(place: str) -> Iterator[Path]:
 def open_seekable(place: str) -> Iterator[Any]:
     """A file at a path or behind an address, open for reading anywhere in it."""
     if not is_url(place):
-        with Path(place).open("rb") as file:
+        with regular(Path(place)).open("rb") as file:
             yield file
         return
     file = open_remote(place)

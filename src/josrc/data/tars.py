@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from josrc._console import MAX_TEXT_LENGTH, clipped
-from josrc._io import is_url
 from josrc._reading import regular
 from josrc.data.decode import UnreadableImageError
 from josrc.data.remote import open_seekable
@@ -30,8 +29,6 @@ def tar_members(path: str) -> tuple[list[Member], dict[str, bytes]]:
 
     Only headers are read besides; nothing is ever unpacked to the disk, and links lead nowhere.
     """
-    if not is_url(path):
-        regular(Path(path))
     found: list[Member] = []
     told: dict[str, bytes] = {}
     try:
@@ -58,7 +55,7 @@ def tar_members(path: str) -> tuple[list[Member], dict[str, bytes]]:
 def read_member(path: str, start: int, size: int) -> bytes:
     """The bytes of a file inside of a tar of this machine."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  (a Path costs more, a million times)
+        with open(regular(path), "rb") as file:  # noqa: PTH123  (a Path costs more, a million times)
             file.seek(start)
             content = file.read(size)
     except OSError as error:

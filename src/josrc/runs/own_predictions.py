@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc._io import UNREADABLE, readable
+from josrc._reading import regular
 from josrc.data.readers._extras import library
 from josrc.data.source import Source
 from josrc.errors import UserError
@@ -82,7 +83,7 @@ def _read(path: Path, source: Source) -> NDArray[Any]:
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(path, source)
     with readable(path, "can't be read as an npy or parquet file", UNREADABLE):
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(regular(path), mmap_mode="r", allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
         raise UserError(f"{path} holds several arrays: save one with numpy.save.")
     return loaded
@@ -92,7 +93,7 @@ def _read_parquet(path: Path, source: Source) -> NDArray[Any]:
     """A column for each number, perhaps beside the samples' ids."""
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with readable(path, "can't be read as a parquet file", UNREADABLE):
-        frame = parquet.read_table(path).to_pandas()
+        frame = parquet.read_table(regular(path)).to_pandas()
     for column, names in (("id", source.ids), ("path", source.paths)):
         if column in frame:
             frame = frame.set_index(frame[column].astype(str)).drop(

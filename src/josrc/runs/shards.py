@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from josrc._io import PARTIAL, readable, write_text
-from josrc._reading import read_json
+from josrc._reading import read_json, regular
 from josrc.config import ModelConfig
 from josrc.data.duplicates import MARK_BYTES, Marks, marks_of
 from josrc.data.feature_file import Features
@@ -225,7 +225,9 @@ def read_findings(paths: Sequence[Path]) -> tuple[Marks, Sketches, Faults]:
     seen = 0
     for path in paths:
         with readable(path):
-            table = parquet.read_table(path, columns=[MARK, SKETCH, FAULT]).combine_chunks()
+            table = parquet.read_table(
+                regular(path), columns=[MARK, SKETCH, FAULT]
+            ).combine_chunks()
             for name, block in ((MARK, marks), (SKETCH, sketches)):
                 for chunk in table[name].chunks:
                     size = chunk.type.byte_width
@@ -242,7 +244,7 @@ def read_features(path: Path) -> Features:
     from pyarrow import parquet
 
     with readable(path):
-        table = parquet.read_table(path, columns=[FEATURES, FAULT]).combine_chunks()
+        table = parquet.read_table(regular(path), columns=[FEATURES, FAULT]).combine_chunks()
         flat = table[FEATURES].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         rows: Features = flat.reshape(len(table), -1)
         sound: NDArray[np.bool_] = table[FAULT].is_null().to_numpy()

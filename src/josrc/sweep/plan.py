@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from josrc._reading import regular
 from josrc.config import RunConfig, Section
 from josrc.data.registry import full_name, kind_of
 from josrc.errors import UserError
@@ -158,9 +159,9 @@ class Trial:
 
 def read_plan(path: Path) -> SweepPlan:
     """The plan in a file."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"The plan {path} does not exist.")
-    values = parse_yaml(path.read_bytes(), str(path))
+    values = parse_yaml(regular(path).read_bytes(), str(path))
     try:
         return validate(SweepPlan, {**values, "fixed": _flat(values.get("fixed") or {})})
     except UserError as error:

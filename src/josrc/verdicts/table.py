@@ -164,8 +164,6 @@ def _read_file(path: Path) -> Iterator[DataFrame]:
     """The lines of a CSV file."""
     import pandas
 
-    regular(path)
-
     options = {
         "dtype": object,  # any name, be it UTF-8 or not
         "keep_default_na": False,
@@ -173,11 +171,11 @@ def _read_file(path: Path) -> Iterator[DataFrame]:
         "index_col": False,
     }
     try:
-        found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
+        found = tuple(pandas.read_csv(regular(path), nrows=0, **options).columns)
         if found not in (VERDICT_COLUMNS, COLUMNS_WITHOUT_SCORE):
             wanted = ", ".join(VERDICT_COLUMNS)
             raise UserError(f"{path} has columns other than those josrc writes: {wanted}.")
-        with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
+        with pandas.read_csv(regular(path), chunksize=CHUNK, **options) as frames:
             while (frame := _next(frames)) is not None:
                 if found == COLUMNS_WITHOUT_SCORE:
                     frame.insert(VERDICT_COLUMNS.index("score"), "score", frame["p_clean"])

@@ -124,7 +124,7 @@ def read_parts(
         path = folder / f"part-{number:05}.parquet"
         if not path.is_file():
             raise UserError(f"{path} is missing.")
-        with readable(regular(path)), parquet.ParquetFile(path) as file:
+        with readable(path), parquet.ParquetFile(regular(path)) as file:
             if tuple(file.schema_arrow.names) != tuple(columns):
                 raise UserError(
                     f"{path} has columns other than those josrc writes: {', '.join(columns)}."
