@@ -32,9 +32,9 @@ def _own_names() -> set[str]:
 
 def get_method(key: str) -> type[Method]:
     """The method class of a key."""
-    if key not in method_names():
-        raise UserError(f"Unknown method '{key}'.{closest(str(key), method_names())}")
     if key not in _own_names():
+        if key not in plugin_names(PLUGINS):  # looked for last: every installed package is asked
+            raise UserError(f"Unknown method '{key}'.{closest(str(key), method_names())}")
         found = load_plugin(PLUGINS, key)
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise UserError(
