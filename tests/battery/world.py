@@ -157,8 +157,8 @@ def in_parts(world: World) -> Path:
 
 
 def _write_parts(source: Path, run: Path) -> None:
-    from josrc.verdicts.table import NUMBERS, VERDICT_COLUMNS, read_verdicts
-    from josrc.verdicts.table_parts import write_parts
+    from josrc.verdicts.table import VERDICT_COLUMNS, read_verdicts
+    from josrc.verdicts.table_parts import NUMBERS, write_parts
 
     shutil.copytree(source, run)
     frames = read_verdicts(source / "audit" / "verdicts.csv")

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from josrc._io import UNREADABLE, readable
 from josrc._reading import regular
+from josrc.data.parquet_rows import rows_at_once
 from josrc.data.readers._extras import library
 from josrc.data.source import Source
 from josrc.errors import UserError
 
+if TYPE_CHECKING:
+    import pandas
+
 What = Literal["probs", "features"]
 # How far the probabilities of an image may be from adding up to 1.
 TOLERANCE = 0.02
+# Rows of a table that are read at a time, and bytes that any table may take.
+CHUNK, LARGEST_TABLE = 50_000, 2**28
 
 
 def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> NDArray[Any]:
@@ -89,11 +95,27 @@ def _read(path: Path, source: Source) -> NDArray[Any]:
     return loaded
 
 
+def _all_rows(path: Path, parquet: Any, images: int) -> pandas.DataFrame:
+    """The table, if it takes no more than one of so many images may."""
+    import pandas
+
+    frames, size = [], 0
+    with parquet.ParquetFile(regular(path)) as file:
+        names = file.schema_arrow.names
+        most = max(LARGEST_TABLE, 4 * 8 * images * len(names))
+        for batch in file.iter_batches(rows_at_once(path, file, names, CHUNK)):
+            size += batch.nbytes
+            if size > most:
+                raise ValueError(f"it takes more than {most:,} bytes, for {images:,} images")
+            frames.append(batch.to_pandas())
+        return pandas.concat(frames) if frames else file.read().to_pandas()
+
+
 def _read_parquet(path: Path, source: Source) -> NDArray[Any]:
     """A column for each number, perhaps beside the samples' ids."""
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with readable(path, "can't be read as a parquet file", UNREADABLE):
-        frame = parquet.read_table(regular(path)).to_pandas()
+        frame = _all_rows(path, parquet, len(source.ids))
     for column, names in (("id", source.ids), ("path", source.paths)):
         if column in frame:
             frame = frame.set_index(frame[column].astype(str)).drop(

@@ -29,7 +29,7 @@ from josrc.errors import UserError
 from josrc.verdicts.findings import Findings, Vector
 from josrc.verdicts.reasons import reasons
 from josrc.verdicts.rule import Verdicts
-from josrc.verdicts.table_parts import read_parts, write_parts
+from josrc.verdicts.table_parts import NUMBERS, read_parts, write_parts
 
 if TYPE_CHECKING:
     import pandas
@@ -45,7 +45,6 @@ VERDICT_COLUMNS = (
 )  # fmt: skip
 # As an earlier josrc wrote them.
 COLUMNS_WITHOUT_SCORE = tuple(name for name in VERDICT_COLUMNS if name != "score")
-NUMBERS = ["p_clean", "p_ood", "confidence", "score"]
 # As many digits as keep the order of float32 numbers.
 PROBABILITY, SCORE = "{:.4f}", "{:.9g}"
 # Verdicts below this confidence are borderline: worth a second look. Those of confidence 0 are none

@@ -16,6 +16,7 @@ from josrc._io import is_url
 from josrc._reading import parse_json, regular
 from josrc.config import DataConfig, DataKind
 from josrc.data.packed_images import unpacked
+from josrc.data.parquet_rows import rows_at_once
 from josrc.data.readers._extras import library
 from josrc.data.readers.annotators import AnnotatedBuilder, annotator_columns
 from josrc.data.readers.places import check_inside, home_of
@@ -350,7 +351,7 @@ def _parquet_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with parquet.ParquetFile(regular(path)) as file:
         columns = list(find(file.schema_arrow.names).values())
-        for batch in file.iter_batches(CHUNK, columns=columns):
+        for batch in file.iter_batches(rows_at_once(path, file, columns, CHUNK), columns=columns):
             yield _frame(batch.to_pylist(), columns)
 
 

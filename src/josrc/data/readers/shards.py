@@ -18,7 +18,14 @@ from josrc._io import is_url
 from josrc._reading import parse_json
 from josrc.config import DataConfig, DataKind
 from josrc.data.packed_images import PackedImages
-from josrc.data.parquet_rows import check_groups, holds_bytes, image_column, open_parquet, row_name
+from josrc.data.parquet_rows import (
+    check_groups,
+    holds_bytes,
+    image_column,
+    open_parquet,
+    row_name,
+    rows_at_once,
+)
 from josrc.data.readers.manifest import (
     CHUNK,
     MANIFEST_COLUMNS,
@@ -206,7 +213,8 @@ class ShardFrames:
             read = [n for n in dict.fromkeys(wanted.values()) if n in names and n != self.column]
             classes = _class_names(schema, wanted.get("label"))
             row = 0
-            for batch in content.iter_batches(CHUNK, columns=read):
+            rows = rows_at_once(file, content, read, CHUNK)
+            for batch in content.iter_batches(rows, columns=read):
                 rows = batch.to_pylist() if read else [{} for _ in range(batch.num_rows)]
                 for cells in rows:
                     cells[self.column] = f"{name}#{row_name(schema, self.column, row)}"
