@@ -445,6 +445,8 @@ def test_too_large_an_object_is_not_fetched(
     ("place", "told"),
     [
         ("http://example.org/list.csv", "does not open http://"),
+        ("s3://", "s3:// names no bucket: s3://BUCKET/PATH"),
+        ("s3:///list.csv", "names no bucket"),
         ("s3://ann:secret@bucket/list.csv", "leave the password out"),
         ("memory://nowhere/list.csv", "there is no such object or bucket"),
         ("memory://nowhere/list.txt", "behind an address josrc reads manifests"),

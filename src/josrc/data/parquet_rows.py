@@ -19,13 +19,13 @@ from josrc.data.packed_strings import Index
 from josrc.data.remote import LARGEST_IMAGE, open_remote
 from josrc.errors import UserError
 
-# Bytes of images that a row group of parquet may hold, as one is read at once; and of how many each
-# process keeps; and how many files it holds open.
-LARGEST_GROUP, KEPT_GROUPS, KEPT_FILES = 2**30, 4, 64
+# Bytes of images that a row group of parquet may hold, as one is read at once, which takes up to
+# five times as much; of how many each process keeps some; and how many files it holds open.
+LARGEST_GROUP, KEPT_GROUPS, KEPT_FILES = 5 * 2**26, 4, 64
 KEPT_BYTES = 2**29
 # Bytes of texts that are read at a time, and values of a row, if it holds lists. Beyond some rows
-# each must take a bit of the file at least, as no two images have the same path.
-BYTES_AT_ONCE, VALUES_PER_ROW, ROWS_WITHOUT_BITS = 2**28, 10_000, 10**6
+# each must take a byte of the file at least, as no two images have the same path.
+BYTES_AT_ONCE, VALUES_PER_ROW, ROWS_WITHOUT_BYTES = 2**28, 10_000, 10**6
 # What texts may be encoded as that stand there once; and what with their beginnings left out.
 DICTIONARIES, PREFIXED = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}, "DELTA_BYTE_ARRAY"
 # Names of columns of images, in the order in which they are looked for.
@@ -114,7 +114,7 @@ class RowGroups:
                     self.groups.popitem(last=False)
             self.files.move_to_end(one)
             self.groups.move_to_end(key)
-            return self.groups[key][row - int(begins[group])].as_py()
+            return self.groups[key][row - int(begins[group])]
 
     def _is_heavy(self) -> bool:
         """Whether the groups take too much, and the last is not all there is."""
@@ -152,8 +152,8 @@ def check_groups(path: str, file: Any, column: str) -> None:
         if size > LARGEST_GROUP:
             raise UserError(
                 f"{path}: the {group.num_rows:,} images of row group {number} take "
-                f"{size / 2**30:.1f} GiB, and josrc reads one at a time, up to "
-                f"{LARGEST_GROUP / 2**30:.0f} GiB. Write it with fewer rows in each: "
+                f"{size >> 20:,} MiB, and josrc reads one group at a time, up to "
+                f"{LARGEST_GROUP >> 20:,} MiB. Write it with fewer rows in each: "
                 "row_group_size=100."
             )
 
@@ -189,7 +189,7 @@ def rows_at_once(path: Path | str, file: Any, columns: Collection[str], most: in
                 longest = max(longest, size)
             elif DICTIONARIES & set(chunk.encodings):
                 shared.setdefault(chunk.path_in_schema, []).append(number)
-    if meta.num_rows > max(ROWS_WITHOUT_BITS, 8 * packed):
+    if meta.num_rows > max(ROWS_WITHOUT_BYTES, packed):
         raise UserError(
             f"{path} says that it has {meta.num_rows:,} rows, in {packed:,} bytes: that can't be."
         )
@@ -235,9 +235,20 @@ def read_row(path: str, row: int, column: str = "") -> bytes:
         raise UnreadableImageError(str(error)) from None
     except Exception as error:  # damaged files fail in many ways
         raise UnreadableImageError(f"damaged: {clipped(str(error), MAX_TEXT_LENGTH)}") from None
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    content = _buffer(cell)
     if content is None:
         raise UnreadableImageError("its row holds no bytes")
-    if len(content) > LARGEST_IMAGE:
+    if content.size > LARGEST_IMAGE:
         raise UnreadableImageError(f"larger than {LARGEST_IMAGE >> 20} MiB")
     return bytes(content)
+
+
+def _buffer(cell: Any) -> Any:
+    """Where the bytes of a cell lie, which are not copied; none of an empty one."""
+    from pyarrow import types
+
+    if cell.is_valid and types.is_struct(cell.type):
+        cell = cell["bytes"]
+    if cell.is_valid and types.is_dictionary(cell.type):
+        cell = cell.value
+    return cell.as_buffer() if cell.is_valid else None

@@ -55,6 +55,8 @@ def protocol_of(url: str) -> str:
     if protocol not in PROTOCOLS:
         known = ", ".join(f"{name}://" for name in PROTOCOLS)
         raise UserError(f"{url}: josrc does not open {protocol}://, but {known}.")
+    if not rest.strip("/") or (not rest.split("/")[0] and protocol != "memory"):
+        raise UserError(f"{url} names no bucket: {protocol}://BUCKET/PATH.")
     if "@" in rest.split("/")[0]:
         shown = f"{protocol}://...@{rest.partition('@')[2]}"
         raise UserError(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 What = Literal["probs", "features"]
 # How far the probabilities of an image may be from adding up to 1.
 TOLERANCE = 0.02
+# Beyond it squares of single precision soon are infinite.
+LARGEST_NUMBER = 1e15
 # Rows of a table that are read at a time, and bytes that any table may take.
 CHUNK, LARGEST_TABLE = 50_000, 2**28
 
@@ -55,6 +57,12 @@ def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> 
         raise UserError(
             f"{name} has {broken.size:,} rows with NaN or infinite numbers, the first that of "
             f"image {source.ids[row]} (row {row})."
+        )
+    largest = max(abs(float(rows.max(initial=0))), abs(float(rows.min(initial=0))))
+    if largest > LARGEST_NUMBER:
+        raise UserError(
+            f"{name} has numbers up to {largest:.3g}, whose squares can't be added up. Scale the "
+            "features, to a mean of 0 and a deviation of 1 for example."
         )
     return _probabilities(rows, name, source) if what == "probs" else rows
 

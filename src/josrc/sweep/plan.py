@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from josrc._console import clipped, printable
 from josrc._reading import regular
 from josrc.config import DataKind, RunConfig, Section
 from josrc.data.registry import full_name, kind_of
@@ -101,9 +102,10 @@ class SweepPlan(Section):
     @field_validator("metric", mode="before")
     @classmethod
     def _not_by_the_test(cls, metric: Any) -> Any:
-        if metric is None or metric in METRICS:
+        if metric is None or (isinstance(metric, str) and metric in METRICS):
             return metric
-        if any(part in str(metric) for part in ("accuracy", "test", "last10", "best", "final")):
+        metric = printable(clipped(str(metric)))
+        if any(part in metric for part in ("accuracy", "test", "last10", "best", "final")):
             raise ValueError(
                 f"metric: {metric} is refused. Settings chosen by test images look better on "
                 "them than on any others, so their test accuracy says nothing. Choose by "
