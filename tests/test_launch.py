@@ -172,7 +172,7 @@ def free_port() -> int:
 def by_torchrun(out: Path) -> None:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     subprocess.run(
-        [sys.executable, *launcher, *command(out)], env=clean_environment(), check=True, timeout=300
+        [sys.executable, *launcher, *command(out)], env=clean_environment(), check=True, timeout=900
     )
 
 
@@ -188,7 +188,7 @@ def by_variables(out: Path, rank: str, world: str) -> None:
         )
         for number in range(2)
     ]
-    outputs = [process.communicate(timeout=300)[0] for process in started]
+    outputs = [process.communicate(timeout=900)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert "epoch 2/2" in outputs[0]
     assert not outputs[1], "one process speaks"
@@ -197,7 +197,7 @@ def by_variables(out: Path, rank: str, world: str) -> None:
 def by_ray(out: Path) -> None:
     """In a process of its own: Ray leaves threads and sockets behind."""
     program = [str(ROOT / "tests" / "ray_train.py"), str(out)]
-    subprocess.run([sys.executable, *program], env=clean_environment(), check=True, timeout=300)
+    subprocess.run([sys.executable, *program], env=clean_environment(), check=True, timeout=900)
 
 
 def metrics(run: Path) -> list[str]:
