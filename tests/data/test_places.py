@@ -25,40 +25,19 @@ from josrc.data.readers import read_table
 from josrc.data.readers.other_columns import other_columns
 from josrc.data.readers.places import check_inside, expand
 from josrc.data.registry import describe_data, kind_of
-from josrc.data.tars import tar_members
 from josrc.data.workers import DecodingPool
 from josrc.errors import UserError
 from josrc.review.images import ReviewImages
 from josrc.runs.snapshot import open_run
+from packed import COLOURS, picture, write_tar
 
 fsspec = pytest.importorskip("fsspec")
-COLOURS = {"rose": (200, 40, 40), "tulip": (40, 60, 200)}
-
-
-def picture(label: str, number: int) -> bytes:
-    """A small picture in the colour of its class; no two are alike."""
-    pixels = np.random.default_rng(number).integers(0, 60, (40, 40, 3))
-    pixels[number % 12 : number % 12 + 20, 5:25] = COLOURS[label]
-    content = io.BytesIO()
-    Image.fromarray(pixels.astype(np.uint8)).save(content, "PNG")
-    return content.getvalue()
 
 
 def labelled(count: int = 24) -> list[tuple[str, bytes]]:
     """Labels and pictures; the first label is wrong."""
     found = [(list(COLOURS)[n % 2], picture(list(COLOURS)[n % 2], n)) for n in range(count)]
     return [("tulip", found[0][1]), *found[1:]]
-
-
-def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
-    """A tar of these files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as archive:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
 
 
 def shards(folder: Path) -> Path:
@@ -226,31 +205,6 @@ def test_a_tar_is_only_read(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("place", "text", "message"),
-    [
-        (124, b"\xff" * 10 + b"\xfc\x00", "tar"),
-        (156, b"L", "a header of 8,589,93"),
-        (156, b"x", "a header of 8,589,93"),
-    ],
-)
-def test_a_tar_that_lies_is_told_at_once(
-    place: int, text: bytes, message: str, tmp_path: Path
-) -> None:
-    """A size below zero leads back to where it stands; a header of gigabytes is read as a whole."""
-    path = write_tar(tmp_path / "a.tar", [("0.png", picture("rose", 0))])
-    header = bytearray(path.read_bytes()[:512])
-    header[124:136] = b"77777777777\0"
-    header[place : place + len(text)] = text
-    header[148:156] = b" " * 8
-    header[148:156] = b"%06o\0 " % sum(header)
-    with path.open("r+b") as file:
-        file.write(header)
-        file.truncate(2**33 + 4096)  # takes no place
-    with pytest.raises(UserError, match=message):
-        tar_members(str(path))
-
-
 def test_a_tar_that_breaks_off_costs_what_is_missing(tmp_path: Path) -> None:
     files = [(f"{label}/{n}.png", content) for n, (label, content) in enumerate(labelled(8))]
     path = write_tar(tmp_path / "a.tar", files)
@@ -338,24 +292,6 @@ def test_one_value_in_a_million_rows_stays_one(tmp_path: Path) -> None:
     before = pyarrow.total_allocated_bytes()
     assert read_table(describe_data(str(path))).files.content(rows - 1) == content
     assert pyarrow.total_allocated_bytes() - before < 50 * 2**20
-
-
-def test_a_label_of_a_megabyte_in_every_row_is_told(tmp_path: Path) -> None:
-    """Read at once, these rows would take 50 GB."""
-    path, rows = tmp_path / "bomb.parquet", np.zeros(50_000, np.int32)
-    columns = {"path": [f"{n}.png" for n in range(len(rows))]}
-    columns["label"] = pyarrow.DictionaryArray.from_arrays(rows, ["x" * 1_000_000])
-    parquet.write_table(pyarrow.table(columns), path, store_schema=False)
-    with pytest.raises(UserError, match="its label has 1,000,000 characters"):
-        read_table(describe_data(str(path)))
-
-
-def test_rows_that_take_no_byte_are_told(tmp_path: Path) -> None:
-    path, rows = tmp_path / "rows.parquet", 2_000_000
-    table = pyarrow.table({"path": np.zeros(rows), "label": np.zeros(rows)})
-    parquet.write_table(table, path)
-    with pytest.raises(UserError, match="says that it has 2,000,000 rows"):
-        read_table(describe_data(str(path)))
 
 
 def test_row_groups_that_no_memory_holds_are_refused(
