@@ -5,12 +5,13 @@ Whatever else stands there is left alone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-Text, Name = str | None, str | int | float
-Person = str | int | dict[str, Any] | None
+Text: TypeAlias = str | None
+Name: TypeAlias = str | int | float
+Person: TypeAlias = str | int | dict[str, Any] | None
 
 
 class Schema(BaseModel):
