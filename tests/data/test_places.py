@@ -21,7 +21,7 @@ from josrc._io import located, seen_from, split_member
 from josrc.config import DataKind
 from josrc.data import parquet_rows, remote
 from josrc.data.decode import UnreadableImageError
-from josrc.data.readers import read_table
+from josrc.data.readers import list_images, read_table
 from josrc.data.readers.other_columns import other_columns
 from josrc.data.readers.places import check_inside, expand
 from josrc.data.registry import describe_data, kind_of
@@ -432,6 +432,23 @@ def check_applied(run: Path, out: Path, contents: list[bytes]) -> None:
 
 
 @pytest.mark.slow
+def test_predict_reads_what_lies_in_tar_and_parquet_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards(tmp_path / "tars")
+    hugging_face(tmp_path / "flowers.parquet")
+    monkeypatch.chdir(tmp_path)
+    for place, first in (("tars", "tars/0000.tar#0.png"), ("flowers.parquet", "flowers.parquet#0")):
+        images, left_out = list_images([Path(place)])
+        assert not left_out
+        assert len(images) == 24
+        assert images.names[0] == first
+        assert images.content(0) == labelled()[0][1]
+    listed = tmp_path / "list.csv"
+    listed.write_bytes(manifest_of(["tars/0000.tar#0.png"], ["rose"]))
+    assert list_images([listed])[0].content(0) == labelled()[0][1]
+
+
 @pytest.mark.parametrize("kind", ["tar", "parquet", "memory"])
 def test_from_shards_and_addresses_to_the_corrected_data_set(
     kind: str, tmp_path: Path, memory: Callable[[str, bytes], str]

@@ -85,7 +85,7 @@ class Scheduler(Section):
 class SweepPlan(Section):
     """What PLAN.yaml may say."""
 
-    data: str
+    data: str = Field(max_length=4096, description="name or path, as train takes it")
     fixed: dict[str, Any] = Field({}, description="settings of all runs")
     grid: dict[str, list[Any]] = Field({}, description="every combination of these values")
     choices: dict[str, list[Any]] = Field({}, description="values to draw from")
