@@ -98,7 +98,7 @@ def torchrun(folder: Path, commands: list[dict[str, Any]]) -> Together:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     codes = [json.loads((folder / f"codes-{rank}.json").read_text()) for rank in (0, 1)]

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from josrc._console import say
 from josrc._io import write_text
+from josrc._reading import regular
 from josrc.bench.audit_tables import audit_table, three_verdicts_table
 from josrc.bench.calibration_figure import (
     CALIBRATION,
@@ -168,7 +169,7 @@ def write_results(root: Path, page: Path) -> None:
         write_calibration(results, root / "figures")
     beside = Path(os.path.relpath(root / "figures", page.parent)).as_posix()
     notes = root / NOTES
-    write_text(page, render(results, beside, notes.read_text() if notes.is_file() else ""))
+    write_text(page, render(results, beside, regular(notes).read_text() if notes.is_file() else ""))
 
 
 def render(results: Results, figures: str = "results/figures", notes: str = "") -> str:
