@@ -35,8 +35,8 @@ from josrc.runs.data import with_noise_rate
 from josrc.runs.start import plan
 
 METHODS = ("standard", "josrc", "posterior", "gce", "elr", "sop")
-NETWORK, SIDE = "tf_efficientnet_lite0", 96
-TRAINING, TESTED = 1200, 800
+NETWORK, SIDE = "tf_efficientnet_lite0", 64
+TRAINING, TESTED = 800, 600
 Images, Labels = NDArray[np.uint8], NDArray[np.int64]
 
 
@@ -116,7 +116,7 @@ def sets(root: Path) -> Iterator[Pictures]:
     yield Pictures(
         "digits", large[:TRAINING], true,
         {"asymmetric 0.4": noisy(true, "asymmetric", 0.4, 10)},
-        large[TRAINING:], rest,
+        large[TRAINING:][:TESTED], rest[:TESTED],
     )  # fmt: skip
 
 
