@@ -178,7 +178,7 @@ def test_a_wrong_name_is_explained(
 
 @pytest.mark.parametrize("suite", [*SUITES, *GROUPS])
 def test_a_run_trains_what_its_key_says(suite: str) -> None:
-    lengths = {"augmented": 200, "plain": 200, "short": 100}
+    lengths = {"augmented": 200, "plain": 200, "short": 100, "preact": 100}
     for recipe in find_suite(suite).recipes:
         for key in plan_runs(suite, None, None, 2, recipe):
             config = configure(key.data, **request(key))

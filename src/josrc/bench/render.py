@@ -24,6 +24,7 @@ from josrc.bench.calibration_figure import (
     write_calibration,
 )
 from josrc.bench.figures import figures_of, write_figure
+from josrc.bench.ours import development_table, ours_table
 from josrc.bench.paper import METHOD_TITLES, TABLES
 from josrc.bench.plan import DEVELOPMENT, DEVELOPMENT_OPEN, GROUPS
 from josrc.bench.results import Results, load_results
@@ -34,8 +35,6 @@ from josrc.bench.tables import (
     accuracy_table,
     apart_table,
     backbone_table,
-    development_table,
-    ours_table,
     own_table,
     selection_table,
 )
@@ -70,6 +69,7 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "others-o": (own_table,),
     "ours-c": (ours_table,),
     "ours-o": (ours_table,),
+    "ours-n": (ours_table,),
     DEVELOPMENT: (development_table,),
     DEVELOPMENT_OPEN: (development_table,),
     "digits": (own_table,),

@@ -7,7 +7,7 @@ eagerly, compiled and inside a CUDA graph.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -202,11 +202,15 @@ class StoredView:
     Attributes:
         stored: how many there are of an image; the first is its middle, without chance.
         features: numbers of each.
+        views: how many of each image a batch has, the first of all images first.
+        strong: how many of those stored, the last of them, are for the last of these alone.
         draws: uniform numbers that an image needs.
     """
 
     stored: int
     features: int
+    views: int = 1
+    strong: int = 0
     draws: int = 1
 
     pad = 0
@@ -224,7 +228,12 @@ class StoredView:
             index: which images, ``(views,)``.
             draws: numbers in [0, 1), ``(views, 1)``.
         """
-        return tiles[index, (draws[:, 0] * self.stored).long()]
+        plain, weak = self.stored - self.strong, len(index)
+        if self.strong:
+            weak -= weak // self.views
+        place = (draws[:weak, 0] * plain).long()
+        last = plain + (draws[weak:, 0] * self.strong).long()
+        return tiles[index, torch.cat([place, last])]
 
 
 PixelView = WeakView | ResizedView | StrongView
@@ -252,6 +261,19 @@ def create_view(
         return base
     table = policies.autoaugment_table(device) if config.policy == "autoaugment" else None
     return StrongView(base, 1.0 if config.strong == "all" else 1 / views, config.policy, table)
+
+
+def create_stored_view(config: ViewConfig, features: int, views: int) -> StoredView:
+    """The view of a configuration over features; where only the last is strong, it stays so."""
+    strong = config.stored // views if config.strong == "last" and views > 1 else 0
+    return StoredView(config.stored, features, views, strong)
+
+
+def to_store(view: PixelView, stored: StoredView) -> PixelView:
+    """How the random views are made that are stored, all of one image in a row."""
+    if not isinstance(view, StrongView) or stored.views == 1 or not stored.strong:
+        return view
+    return replace(view, share=stored.strong / (stored.stored - 1))
 
 
 def sees_whole(view: View) -> bool:

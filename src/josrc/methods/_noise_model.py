@@ -174,10 +174,11 @@ def fit_noise_model(
         share = torch.zeros_like(share)
     elif before is not None:
         share = torch.lerp(before.foreign, share, 1 - KEPT_SHARE)
-        most = before.foreign.mean() / FORGETTING
-        share = share * (most / share.mean().clamp(min=PROBABILITY_FLOOR)).clamp(max=1)
+        most = before.foreign[heaps].mean() / FORGETTING
+        share = share * (most / share[heaps].mean().clamp(min=PROBABILITY_FLOOR)).clamp(max=1)
     # All labels of foreign samples are even; of the others as many as make up the rest.
-    even = ((marks.mean() - share.mean()) / (1 - share.mean())).clamp(0, 0.98)
+    all_foreign = share[heaps].mean()
+    even = ((marks.mean() - all_foreign) / (1 - all_foreign)).clamp(0, 0.98)
     if before is not None:
         even = torch.maximum(even, FORGETTING * before.even)
     model = model._replace(edges=edges, even=even, foreign=share)
