@@ -23,18 +23,17 @@ from josrc.bench.calibration_figure import (
     write_calibration,
 )
 from josrc.bench.figures import figures_of, write_figure
+from josrc.bench.own_tables import development_table, ours_table, varied_table
 from josrc.bench.paper import METHOD_TITLES, TABLES
-from josrc.bench.plan import DEVELOPMENT, GROUPS
+from josrc.bench.plan import DEVELOPMENT, GROUPS, VARIED
+from josrc.bench.provenance import origins
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
     FOLDERS,
     TableView,
     ablation_table,
     accuracy_table,
-    apart_table,
     backbone_table,
-    development_table,
-    ours_table,
     own_table,
     selection_table,
 )
@@ -64,7 +63,7 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "table4": (backbone_table,),
     "selection": (selection_table,),
     "ablation": (ablation_table,),
-    "ablation-apart": (apart_table,),
+    **dict.fromkeys(VARIED, (varied_table,)),
     "others-c": (own_table,),
     "others-o": (own_table,),
     "ours-c": (ours_table,),
@@ -94,6 +93,8 @@ def show(suite: str, root: Path, console: Console) -> None:
     for part in GROUPS.get(suite, (suite,)):
         for view_of in VIEWS[part]:
             _print(view_of(part, results), console)
+        if told := origins(part, results):
+            console.print(Text(told))
     for problem in results.problems:
         say(console, f"skipped {problem}")
     if not results.runs and not results.audits:
@@ -180,8 +181,11 @@ def render(results: Results, figures: str = "results/figures", notes: str = "") 
     """
     lines = ["# Results", "", "Written by `josrc bench render` from `results/`. Do not edit.", ""]
     lines += [NOTE, *(["", notes.strip()] if notes else [])]
-    for view in (view_of(name, results) for name, views in VIEWS.items() for view_of in views):
-        lines += ["", f"## {view.title}", "", view.note, "", *_markdown(view.header, view.rows)]
+    for name, views in VIEWS.items():
+        for view in (view_of(name, results) for view_of in views):
+            below = [view.note, *(["", told] if (told := origins(name, results)) else [])]
+            lines += ["", f"## {view.title}", "", *below]
+            lines += ["", *_markdown(view.header, view.rows)]
     lines += ["", "## Figures", "", FIGURES_NOTE, ""]
     shown = figures_of(results)
     for figure in shown:
