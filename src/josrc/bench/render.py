@@ -20,11 +20,12 @@ from josrc.bench.calibration_figure import (
     CALIBRATION_NOTE,
     CALIBRATION_TITLE,
     calibration_curves,
+    described_calibration,
     write_calibration,
 )
-from josrc.bench.figures import figures_of, write_figure
+from josrc.bench.figures import described, figures_of, write_figure
 from josrc.bench.own_tables import development_table, ours_table, varied_table
-from josrc.bench.paper import METHOD_TITLES, TABLES
+from josrc.bench.paper import METHOD_TITLES
 from josrc.bench.plan import DEVELOPMENT, GROUPS, VARIED
 from josrc.bench.provenance import origins
 from josrc.bench.results import Results, load_results
@@ -189,23 +190,22 @@ def render(results: Results, figures: str = "results/figures", notes: str = "") 
     lines += ["", "## Figures", "", FIGURES_NOTE, ""]
     shown = figures_of(results)
     for figure in shown:
-        lines += [*_figure(figure.title, figure.name, quote(figures)), ""]
+        said = described(figure, results)
+        lines += [*_figure(figure.title, said, figure.name, quote(figures)), ""]
     if calibration_curves(results):
-        shown_as = _figure(CALIBRATION_TITLE, CALIBRATION, quote(figures))
+        said = described_calibration(results)
+        shown_as = _figure(CALIBRATION_TITLE, said, CALIBRATION, quote(figures))
         lines += [*shown_as, "", CALIBRATION_NOTE, ""]
-    plain = {figure.suite for figure in shown if figure.recipe == "plain"}
-    absent = [table.title for suite, table in TABLES.items() if suite not in plain]
-    if absent:
-        lines += [f"Curves of recipe `plain` are missing: not run on {' and '.join(absent)}.", ""]
     lines += ["## Runs", "", *_runs(results)]
     if results.problems:
         lines += ["", "Skipped:", "", *(f"- {problem}" for problem in results.problems)]
     return "\n".join(lines) + "\n"
 
 
-def _figure(title: str, name: str, folder: str) -> list[str]:
+def _figure(title: str, said: str, name: str, folder: str) -> list[str]:
+    """A picture below its title; ``said`` is what it shows, in words."""
     picture, table = f"{folder}/{name}.png", f"{folder}/{name}.csv"
-    return [f"### {title}", "", f"![{title}]({picture})", "", f"[CSV]({table})"]
+    return [f"### {title}", "", f"![{said}]({picture})", "", f"[CSV]({table})"]
 
 
 def _runs(results: Results) -> list[str]:
