@@ -252,23 +252,6 @@ def test_phases_the_user_sets_are_kept_as_they_are() -> None:
     assert josrc_settings(config("method.warm_up=0", epochs=3)).warm_up == 0
 
 
-@pytest.mark.parametrize(
-    ("data", "epochs", "rate"),
-    [
-        ("cifar80n-o", 200, 1600),
-        ("cifar80n-o", 100, 3200),
-        ("digits-o", 40, 1000),
-        ("digits-o", 10, 4000),
-    ],
-)
-def test_a_pace_grows_as_a_run_has_fewer_epochs(data: str, epochs: int, rate: float) -> None:
-    """1000 of 320 epochs as a default; 1000 of 40 in the recipe of the digits."""
-    run = config(data=data, method="pencil", epochs=epochs)
-    assert run.method.model_dump()["label_rate"] == rate
-    said = config("method.label_rate=7", data=data, method="pencil", epochs=epochs)
-    assert said.method.model_dump()["label_rate"] == 7
-
-
 def test_the_part_of_a_recipe_for_one_method_leaves_others_alone() -> None:
     assert config(method="standard").method.model_dump() == {"name": "standard"}
 
