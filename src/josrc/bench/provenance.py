@@ -111,8 +111,13 @@ def _origin(run: Result) -> str:
     version = f"josrc {run.versions.get('josrc', '?')}"
     if run.commit is None:
         return f"{version}, {UNRECORDED}"
-    changed = " (changed)" if run.commit.endswith(" (changed)") else ""
-    return f"{version} at {run.commit[:SHORT_COMMIT]}{changed}"
+    return f"{version} at {short(run.commit)}"
+
+
+def short(found: str | None) -> str:
+    """A commit as people read it, ``67fd862a1b``; nothing where there is no record."""
+    sha, *changed = (found or "").split(" ", 1)
+    return " ".join([sha[:SHORT_COMMIT], *changed])
 
 
 def _settings(rows: Mapping[str, Sequence[Result]]) -> str:

@@ -27,7 +27,7 @@ from josrc.bench.figures import described, figures_of, write_figure
 from josrc.bench.own_tables import development_table, ours_table, varied_table
 from josrc.bench.paper import METHOD_TITLES
 from josrc.bench.plan import DEVELOPMENT, GROUPS, VARIED
-from josrc.bench.provenance import origins
+from josrc.bench.provenance import origins, short
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
     FOLDERS,
@@ -212,7 +212,17 @@ def _runs(results: Results) -> list[str]:
     """Every single run, with where and how long it ran."""
     if not results.runs:
         return ["None yet."]
-    header = ("run", "noise", "last 10", "best (epoch)", "final", "seconds", "device", "torch")
+    header = (
+        "run",
+        "noise",
+        "last 10",
+        "best (epoch)",
+        "final",
+        "seconds",
+        "device",
+        "torch",
+        "commit",
+    )
     rows = [
         (
             path.with_suffix("").as_posix(),
@@ -223,6 +233,7 @@ def _runs(results: Results) -> list[str]:
             f"{run.seconds_total:.0f}",
             run.device,
             run.versions.get("torch", ""),
+            short(run.commit),
         )
         for path, run in results.runs.items()
     ]
