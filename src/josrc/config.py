@@ -104,6 +104,18 @@ def phase_of(field: FieldInfo) -> int | None:
     return int(str(extra["phase_of"])) if isinstance(extra, dict) and "phase_of" in extra else None
 
 
+def pace(default: float, *, of: int = 200, description: str | None = None) -> Any:
+    """What an epoch of a run of ``of`` epochs does; each of a shorter run does more."""
+    extra: dict[str, Any] = {"pace_of": of}
+    return Field(default, ge=0, description=description, json_schema_extra=extra)
+
+
+def pace_of(field: FieldInfo) -> int | None:
+    """The length of the run that a setting's pace belongs to; none for all other settings."""
+    extra = field.json_schema_extra
+    return int(str(extra["pace_of"])) if isinstance(extra, dict) and "pace_of" in extra else None
+
+
 # Marks a setting that reaches the step through the schedule alone: code compiled for one value of
 # it serves every other.
 SCHEDULED: dict[str, Any] = {"scheduled": True}

@@ -292,12 +292,12 @@ class TrainState:
         self.method.train()
         # The device has all its work before the host waits for a first result.
         group = self.ledger.fields["group"] if self.method.selects else None
-        row = self.truth.metrics(self.ledger.fields["prediction"], group)
+        row = self.truth.metrics(self.ledger.fields["prediction"], group) | self.turned()
         row["loss"] = self.loss_sum.item() / len(self.loader)
         return row | {name: value.item() for name, value in accuracy.items()}
 
     def turned(self) -> Row:
-        """How many labels the method has turned, and how many of these rightly, for the summary."""
+        """How many labels the method has turned, and how many of these rightly."""
         labels = self.method.labels
         return {} if labels is None else self.truth.turned(labels)
 

@@ -407,6 +407,7 @@ class Trainer:
             "final": accuracies[-1] if accuracies else None,
             **held,
             **self.state.turned(),
+            **self.state.method.facts(config.epochs),
             **self.health.summary(self._measure(), self.rows),
             "seconds_total": self.seconds,
             "seconds_per_epoch": self.seconds / len(rows),

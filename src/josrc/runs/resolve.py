@@ -29,6 +29,7 @@ from josrc.config import (
     OptimizerConfig,
     RunConfig,
     ScanSettings,
+    pace_of,
     phase_of,
 )
 from josrc.errors import UserError, check_run, closest
@@ -254,14 +255,20 @@ def build(values: Values) -> RunConfig:
 
 
 def scale_phases(config: RunConfig, recipe: Values, user: Values) -> RunConfig:
-    """Scale the phase lengths that the user did not set to the length of the run."""
-    lengths: Values = {}
-    for path, length, of in _phases(config):
+    """Scale what the user did not set to the length of the run: lengths of phases, and paces."""
+    scaled: Values = {}
+    for path, value, of, is_length in _scaling(config):
         if not _has(user, path):
             of = recipe.get("epochs", of) if _has(recipe, path) else of
-            scaled = max(1, round(length * config.epochs / of)) if length else 0
-            lengths = merge(lengths, nested(path, scaled))
-    return _updated(config, lengths)
+            scaled = merge(scaled, nested(path, _scaled(value, config.epochs / of, is_length)))
+    return _updated(config, scaled)
+
+
+def _scaled(value: float, longer: float, is_length: bool) -> float:
+    """A setting in a run so many times as long."""
+    if not is_length:
+        return value / longer
+    return max(1, round(value * longer)) if value else 0
 
 
 def load_run_config(folder: RunFolder) -> RunConfig:
@@ -381,14 +388,16 @@ def _homes(model: type[BaseModel], values: Mapping[str, Any], key: str) -> Itera
             yield f"{name}.{key}"
 
 
-def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, int]]:
-    """Path, value and reference length of every phase field below ``section``."""
+def _scaling(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, float, int, bool]]:
+    """Path, value and reference length of all that scales, and whether it is a phase's length."""
     for name, field in type(section).model_fields.items():
         value, path = getattr(section, name), f"{prefix}{name}"
         if isinstance(value, BaseModel):
-            yield from _phases(value, f"{path}.")
+            yield from _scaling(value, f"{path}.")
         elif (length := phase_of(field)) is not None:
-            yield path, value, length
+            yield path, value, length, True
+        elif (length := pace_of(field)) is not None:
+            yield path, value, length, False
 
 
 def _for_method(values: Mapping[str, Any], method: str) -> Values:
