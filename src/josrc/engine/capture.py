@@ -50,7 +50,7 @@ class CapturedStepper:
         )
         self.adam: FusedAdam | None = None
         one_rate = len(state.optimizer.param_groups) == 1
-        if hardware.HAS_TRITON and one_rate and isinstance(state.optimizer, torch.optim.Adam):
+        if hardware.has_kernels() and one_rate and isinstance(state.optimizer, torch.optim.Adam):
             self.adam = FusedAdam(state.optimizer)
         self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
