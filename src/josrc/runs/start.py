@@ -21,6 +21,7 @@ from josrc.data.source import Source
 from josrc.engine.device import choose_device
 from josrc.engine.listeners import check_loggers, create_loggers
 from josrc.engine.listeners.base import Listener
+from josrc.engine.listeners.clock import RunClock
 from josrc.engine.listeners.progress import SlowRunHint, TimeEstimate, create_progress
 from josrc.engine.run_folder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
@@ -360,11 +361,12 @@ def listeners(
     pictures: list[Listener] = [PlotWriter(folder)]
     if console.quiet:
         return pictures
-    progress = create_progress(console, title, above)
+    clock = RunClock()
+    progress = create_progress(console, title, clock, above)
     # A suite tells the time by itself.
-    estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
-    estimate += [SlowRunHint(progress)] if on_cpu else []
-    return [progress, *estimate, *pictures]
+    estimate: list[Listener] = [TimeEstimate(clock, progress)] if above is None else []
+    estimate += [SlowRunHint(clock, progress)] if on_cpu else []
+    return [clock, progress, *estimate, *pictures]
 
 
 def _tell_data(source: Source, folder: RunFolder, console: Console) -> None:
