@@ -32,7 +32,7 @@ from josrc.data.images import ArrayImages
 from josrc.data.registry import open_source
 from josrc.data.source import Source
 from josrc.engine.capture import create_stepper
-from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.device import choose_device, device_name, kept_memory, peak_memory_mib
 from josrc.engine.run_folder import RunFolder, versions
 from josrc.engine.state import TrainState
 from josrc.runs.data import with_noise_rate
@@ -156,7 +156,8 @@ def _engine_ms(
                     stepper(size)
                     yield
 
-    return _time(forever(), device, steps)
+    with kept_memory(device):
+        return _time(forever(), device, steps)
 
 
 def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float:
