@@ -48,6 +48,7 @@ def run_speed(
     device_name_wanted: str | None,
     method: str | None,
     model: str | None,
+    precision: str | None = None,
     steps: int | None,
     whole_runs: bool,
     results: Path,
@@ -61,16 +62,17 @@ def run_speed(
     """
     earlier = read_earlier(compare) if compare else None
     options: dict[str, Any] = {"method": method, "model": model, "device": device_name_wanted}
-    config = configure("cifar80n-o", **NOISE, data_root=data_root, **options)
+    layers = precision_layer(precision)
+    config = configure("cifar80n-o", layers=layers, **NOISE, data_root=data_root, **options)
     source = open_source(config.data) if data_root else synthetic_source()
     config = with_noise_rate(config, source)
     device = choose_device(config.device)
     found = measure_speed(
         config, source, device, steps or (100 if device.type == "cuda" else 2), console
     )
-    if whole_runs and data_root and device.type == "cuda":
+    if whole_runs and data_root and device.type == "cuda" and precision is None:
         found |= whole_run_seconds(data_root, options, scratch / "speed", console)
-    path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
+    path = result_path(results, device, config, precision)
     write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
     if earlier:
@@ -284,6 +286,19 @@ def short_name(device: torch.device) -> str:
     if device.type == "cpu":
         return "cpu"
     return device_name(device).lower().removeprefix("nvidia ").replace(" ", "-")
+
+
+def precision_layer(precision: str | None) -> list[dict[str, Any]]:
+    """A precision that was asked for, as a layer of settings."""
+    return [] if precision is None else [{"precision": precision}]
+
+
+def result_path(
+    results: Path, device: torch.device, config: RunConfig, precision: str | None
+) -> Path:
+    """Where a measurement goes; one in a precision that was asked for beside the usual one."""
+    name = "-".join(filter(None, [short_name(device), config.model.name, precision]))
+    return results / "speed" / f"{name}.json"
 
 
 def show(found: dict[str, Any], console: Console) -> None:

@@ -140,6 +140,10 @@ def bench_speed(
     batch_size: Annotated[
         int | None, typer.Option(min=2, help="With --data: samples per step; 64 at 224 pixels.")
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float32 or bfloat16, of all loops; default bfloat16 on a GPU alone."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps per timed window.")] = None,
     whole_runs: Annotated[
         bool, typer.Option(help="On a GPU with data: also time two whole runs.")
@@ -168,6 +172,7 @@ def bench_speed(
             method=method,
             model=model,
             batch_size=batch_size,
+            precision=precision,
             steps=steps,
             compare=compare,
             results=results,
@@ -183,6 +188,7 @@ def bench_speed(
         device_name_wanted=device,
         method=method,
         model=model,
+        precision=precision,
         steps=steps,
         whole_runs=whole_runs,
         compare=compare,
@@ -204,8 +210,13 @@ def bench_time(
     ] = None,
     epochs: Annotated[
         list[int] | None,
-        typer.Option(help="Length of a schedule; may be repeated. Default: 10 20 50 100 200."),
+        typer.Option(
+            help="Length of a schedule; may be repeated. Default: 10 20 50 100 200, or that of "
+            "--recipe."
+        ),
     ] = None,
+    recipe: Annotated[str, typer.Option(help="fast, say; see 'josrc recipes'.")] = "augmented",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per schedule.")] = 1,
     data_root: DataRoot = None,
     device: Device = None,
     engine: Engine = None,
@@ -220,6 +231,8 @@ def bench_time(
         data=names(data),
         methods=names(methods),
         epochs=epochs or (),
+        recipe=recipe,
+        seeds=seeds,
         options={"data-root": data_root, "device": device, "engine": engine},
         results=results,
         scratch=scratch,
