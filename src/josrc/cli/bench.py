@@ -48,7 +48,9 @@ def bench_run(
     device: Device = None,
     engine: Annotated[
         str | None,
-        typer.Option(help="auto, captured or eager; ray: many runs at once, each with auto."),
+        typer.Option(
+            help="auto, captured, compiled or eager; ray: many runs at once, each with auto."
+        ),
     ] = None,
     address: Annotated[
         str | None, typer.Option(help="With --engine ray: address of a running cluster.")
