@@ -10,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -105,15 +107,18 @@ def measure_speed(
 ) -> dict[str, Any]:
     """Times of the three loops, and the machine's two ceilings, in one process."""
     say(console, f"{device_name(device)}: {TIMED_WINDOWS} windows of {steps} steps each ...")
+    load_before = psutil.getloadavg()[0]
     state = TrainState(config, source, device)
     flops, moved = step_cost(state, config)
-    times: dict[str, Any] = {
-        "reference_ms": _time(reference_steps(config, source, device), device, steps)
-    }
+    times: dict[str, Any] = times_of(
+        "reference", reference_steps(config, source, device), device, steps
+    )
     for engine in ("eager", "captured"):
         wanted = engine == "eager" or device.type == "cuda"
-        times[f"{engine}_ms"] = (
-            _engine_ms(config, source, device, engine, steps) if wanted else None
+        times |= (
+            _engine_times(config, source, device, engine, steps)
+            if wanted
+            else {f"{engine}_ms": None}
         )
     peak = peak_memory_mib(device)  # of training; the measures of the machine below take more
     ours = times["captured_ms"] or times["eager_ms"]
@@ -121,6 +126,8 @@ def measure_speed(
         "device": device_name(device),
         "cpu_cores": os.cpu_count(),
         "loader_workers": count_workers(),
+        "load_before": load_before,
+        "load_after": psutil.getloadavg()[0],
         "data": source.name,
         "method": config.method.name,
         "model": config.model.name,
@@ -131,6 +138,7 @@ def measure_speed(
         "steps_a_window": steps,
         **times,
         "ratio_reference": times["reference_ms"] / ours,
+        **_processor_ratio(times),
         "step_gflop": flops / 1e9,
         "step_gbyte_unfused": moved / 1e9,
         "matmul_tflops": matmul_rate(device) / 1e12,
@@ -142,9 +150,17 @@ def measure_speed(
     }
 
 
-def _engine_ms(
+def _processor_ratio(times: Mapping[str, Any]) -> dict[str, float]:
+    """The same ratio of processors' time, on a CPU."""
+    ours = times.get("eager_processor_ms")
+    if ours is None:
+        return {}
+    return {"processor_ratio_reference": times["reference_processor_ms"] / ours}
+
+
+def _engine_times(
     config: RunConfig, source: Source, device: torch.device, engine: str, steps: int
-) -> float:
+) -> dict[str, float]:
     state = TrainState(config, source, device)
     stepper = create_stepper(state, engine)
     if device.type == "cuda":
@@ -159,12 +175,37 @@ def _engine_ms(
                     yield
 
     with kept_memory(device):
-        return _time(forever(), device, steps)
+        return times_of(engine, forever(), device, steps)
 
 
-def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float:
-    """Milliseconds per step."""
-    return 1000 / steps * _seconds(lambda: list(islice(steps_taken, steps)), device)
+def times_of(
+    loop: str, steps_taken: Iterator[Any], device: torch.device, steps: int
+) -> dict[str, float]:
+    """Milliseconds per step; on a CPU also those of all processors, its workers' included.
+
+    The second hardly change where others use the machine.
+    """
+    spent: list[float] = []
+
+    def window() -> None:
+        list(islice(steps_taken, steps))
+        spent.append(processor_seconds())
+
+    found = {f"{loop}_ms": 1000 / steps * _seconds(window, device)}
+    if device.type == "cpu":
+        # From the end of the first window on, which is not counted in either.
+        found[f"{loop}_processor_ms"] = 1000 / steps * (spent[-1] - spent[0]) / TIMED_WINDOWS
+    return found
+
+
+def processor_seconds() -> float:
+    """Seconds that processors have worked for this process and those that it started."""
+    this, total = psutil.Process(), 0.0
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def now(device: torch.device) -> float:
@@ -337,3 +378,10 @@ def show(found: dict[str, Any], console: Console) -> None:
         f"were nothing fused, {found['step_gbyte_unfused']:.2f} GB. "
         f"Peak memory {found['peak_memory_mib']:.0f} MiB.",
     )
+    if "processor_ratio_reference" in found:
+        by_hand, ours = (found[f"{loop}_processor_ms"] for loop in ("reference", "eager"))
+        say(
+            console,
+            f"Processors worked {by_hand:,.0f} ms per step of the reference, {ours:,.0f} of josrc: "
+            f"{found['processor_ratio_reference']:.2f} times less.",
+        )

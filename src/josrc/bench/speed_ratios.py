@@ -14,7 +14,7 @@ from josrc._console import say
 from josrc.errors import UserError, reason
 
 # Measures of which less is better, and those of which more is, by how their names end.
-LESS = ("_ms", "_mib", "seconds_cold", "seconds_warm", "seconds_per_epoch_warm")
+LESS = ("_ms", "_s", "_mib", "seconds_cold", "seconds_warm", "seconds_per_epoch_warm")
 MORE = ("_images_s", "matmul_tflops", "copy_tb_s", "ratio_reference", "ratio_resident")
 # What must be the same for the rest to be comparable.
 SETTING = (

@@ -142,6 +142,9 @@ def bench_speed(
     batch_size: Annotated[
         int | None, typer.Option(min=2, help="With --data: samples per step; 64 at 224 pixels.")
     ] = None,
+    train: Annotated[
+        str, typer.Option(help="With --data: 'head' for a head over features computed once.")
+    ] = "all",
     precision: Annotated[
         str | None,
         typer.Option(help="float32 or bfloat16, of all loops; default bfloat16 on a GPU alone."),
@@ -168,6 +171,20 @@ def bench_speed(
 
         if data_root is not None:
             raise UserError("--data names the images: leave out --data-root.")
+        if train == "head":
+            from josrc.bench.speed_head import run_head_speed
+
+            options = {"device": device, "method": method, "model": model}
+            run_head_speed(
+                data=data,
+                options=options | {"batch_size": batch_size},
+                precision=precision,
+                steps=steps,
+                results=results,
+                console=Terminal(),
+                compare=compare,
+            )
+            return
         run_image_speed(
             data=data,
             device_name_wanted=device,
@@ -181,6 +198,8 @@ def bench_speed(
             console=Terminal(),
         )
         return
+    if train != "all":
+        raise UserError("--train head goes with --data.")
     if batch_size is not None:
         raise UserError("--batch-size goes with --data: CIFAR's recipe has its own.")
     from josrc.bench.speed import run_speed
