@@ -26,9 +26,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from josrc._console import say
-from josrc._io import write_text
 from josrc.bench.reference import count_workers, reference_steps
-from josrc.bench.speed_ratios import read_earlier, show_ratios
+from josrc.bench.speed_ratios import read_earlier, write_measurement
 from josrc.config import DataKind, RunConfig
 from josrc.data.images import ArrayImages
 from josrc.data.registry import open_source
@@ -75,12 +74,8 @@ def run_speed(
     if whole_runs and data_root and device.type == "cuda" and precision is None:
         found |= whole_run_seconds(data_root, options, scratch / "speed", console)
     path = result_path(results, device, config, precision)
-    write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
-    if earlier:
-        show_ratios(earlier, found, console)
-    say(console, f"Wrote {path}.")
-    return path
+    return write_measurement(path, found, earlier, console)
 
 
 def synthetic_source(samples: int = 50_000, size: int = 32) -> Source:

@@ -6,7 +6,6 @@ by hand does.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -19,11 +18,10 @@ import torch
 from rich.console import Console
 
 from josrc._console import duration, say
-from josrc._io import write_text
 from josrc.bench.reference import count_workers, reference_steps
 from josrc.bench.speed import now, precision_layer, processor_seconds, result_path, times_of
 from josrc.bench.speed_images import files_on_disk, open_folder, picture_folder
-from josrc.bench.speed_ratios import read_earlier, show_ratios
+from josrc.bench.speed_ratios import read_earlier, write_measurement
 from josrc.config import RunConfig
 from josrc.data.source import Source
 from josrc.engine.capture import create_stepper
@@ -66,12 +64,8 @@ def run_head_speed(
         found = measure_head_speed(config, source, device, steps or 2, console)
     name = "-".join(filter(None, [precision, "head"]))
     path = result_path(results, device, config, name)
-    write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
-    if earlier:
-        show_ratios(earlier, found, console)
-    say(console, f"Wrote {path}.")
-    return path
+    return write_measurement(path, found, earlier, console)
 
 
 def measure_head_speed(

@@ -8,7 +8,6 @@ which is the most that any loader could reach. The fourth is the loader alone, w
 from __future__ import annotations
 
 import gc
-import json
 import os
 import statistics
 import tempfile
@@ -24,11 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from josrc._console import say
-from josrc._io import write_text
 from josrc.bench.generated import write_images
 from josrc.bench.reference import reference_steps
 from josrc.bench.speed import TIMED_WINDOWS, now, precision_layer, result_path, step_flops
-from josrc.bench.speed_ratios import read_earlier, show_ratios
+from josrc.bench.speed_ratios import read_earlier, write_measurement
 from josrc.config import RunConfig
 from josrc.data.decode import picture_size
 from josrc.data.image_files import ImageFiles
@@ -90,12 +88,8 @@ def run_image_speed(
         )
     found["data"] = "generated" if data.startswith(GENERATE) else folder.name
     path = result_path(results, device, config, precision)
-    write_text(path, json.dumps(found, indent=2) + "\n")
     show(found, console)
-    if earlier:
-        show_ratios(earlier, found, console)
-    say(console, f"Wrote {path}.")
-    return path
+    return write_measurement(path, found, earlier, console)
 
 
 # --- the images ----------------------------------------------------------------------------------

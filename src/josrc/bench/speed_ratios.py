@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from josrc._console import say
+from josrc._io import write_text
 from josrc.errors import UserError, reason
 
 # Measures of which less is better, and those of which more is, by how their names end.
@@ -51,6 +52,17 @@ def ratios(earlier: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, fl
         elif known and name.endswith(LESS):
             better[name] = before / now
     return better
+
+
+def write_measurement(
+    path: Path, found: Mapping[str, Any], earlier: Mapping[str, Any] | None, console: Console
+) -> Path:
+    """Keep a measurement, and show it beside an earlier one; returns its path."""
+    write_text(path, json.dumps(found, indent=2) + "\n")
+    if earlier:
+        show_ratios(earlier, found, console)
+    say(console, f"Wrote {path}.")
+    return path
 
 
 def show_ratios(earlier: Mapping[str, Any], found: Mapping[str, Any], console: Console) -> None:

@@ -34,13 +34,7 @@ class PlainOptimizer:
         """What is remembered of a parameter before the first step."""
         raise NotImplementedError
 
-    def move(
-        self,
-        parameter: Tensor,
-        gradient: Tensor,
-        state: Mapping[str, Tensor],
-        settings: Mapping[str, Any],
-    ) -> None:
+    def move(self, parameter: Tensor, gradient: Tensor, settings: Mapping[str, Any]) -> None:
         """Move one parameter, and what is remembered of it, in place."""
         raise NotImplementedError
 
@@ -53,7 +47,7 @@ class PlainOptimizer:
                     continue
                 if group["weight_decay"] != 0:
                     gradient = gradient.add(parameter, alpha=group["weight_decay"])
-                self.move(parameter, gradient, self.state[parameter], group)
+                self.move(parameter, gradient, group)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -77,15 +71,9 @@ class PlainAdam(PlainOptimizer):
             "exp_avg_sq": torch.zeros_like(parameter),
         }
 
-    def move(
-        self,
-        parameter: Tensor,
-        gradient: Tensor,
-        state: Mapping[str, Tensor],
-        settings: Mapping[str, Any],
-    ) -> None:
+    def move(self, parameter: Tensor, gradient: Tensor, settings: Mapping[str, Any]) -> None:
         """Move by the mean gradient over its size, both corrected for their beginning at 0."""
-        beta1, beta2 = settings["betas"]
+        state, (beta1, beta2) = self.state[parameter], settings["betas"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         state["step"].add_(1)
         mean.lerp_(gradient, 1 - beta1)
@@ -102,16 +90,10 @@ class PlainSGD(PlainOptimizer):
         """No momentum."""
         return {"momentum_buffer": torch.zeros_like(parameter)}
 
-    def move(
-        self,
-        parameter: Tensor,
-        gradient: Tensor,
-        state: Mapping[str, Tensor],
-        settings: Mapping[str, Any],
-    ) -> None:
+    def move(self, parameter: Tensor, gradient: Tensor, settings: Mapping[str, Any]) -> None:
         """Move by the gradient, or by what has gathered of gradients."""
         if (momentum := settings["momentum"]) != 0:
-            gathered = state["momentum_buffer"].mul_(momentum).add_(gradient)
+            gathered = self.state[parameter]["momentum_buffer"].mul_(momentum).add_(gradient)
             nesterov = settings["nesterov"]
             gradient = gradient.add(gathered, alpha=momentum) if nesterov else gathered
         parameter.add_(gradient, alpha=-settings["lr"])
