@@ -368,6 +368,7 @@ def test_weights_that_are_damaged_are_named_before_images_are_read(
     ("rows", "told"),
     [
         (np.full((12, 4), np.nan), "has 12 rows with NaN or infinite numbers, the first that of"),
+        (np.full((12, 4), 1e30), "has numbers up to 1e+30, whose squares can't be added up"),
         (np.ones((11, 4)), "has 11 rows, but the data has 12 images"),
         (np.ones(12), "a row for each image"),
     ],

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from josrc._console import say
 from josrc._io import write_text
+from josrc._reading import read_json
 from josrc.errors import UserError, reason
 
 # Measures of which less is better, and those of which more is, by how their names end.
@@ -33,7 +34,7 @@ def read_earlier(path: Path) -> dict[str, Any]:
         UserError: it is no such file.
     """
     try:
-        found = json.loads(path.read_text())
+        found = read_json(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--compare {path}: {reason(error)}") from None
     if not isinstance(found, dict) or not any(name.endswith(LESS + MORE) for name in found):

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
+from josrc._console import clipped
 from josrc._plugins import load_plugin, plugin_names
 from josrc.errors import UserError, closest
 
@@ -42,8 +43,9 @@ def _own_names() -> set[str]:
 
 def check_method(key: str) -> None:
     """Raise an error unless there is a method of that key."""
-    if key not in method_names():
-        raise UserError(f"Unknown method '{key}'.{closest(str(key), method_names())}")
+    # Plugins are looked for last: every installed package is asked.
+    if key not in _own_names() and key not in plugin_names(PLUGINS):
+        raise UserError(f"Unknown method '{clipped(str(key))}'.{closest(str(key), method_names())}")
 
 
 def get_method(key: str) -> type[Method]:

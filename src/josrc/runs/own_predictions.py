@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from josrc._io import UNREADABLE, readable
+from josrc._reading import regular
+from josrc.data.parquet_rows import rows_at_once
 from josrc.data.readers._extras import library
 from josrc.data.source import Source
 from josrc.errors import UserError
 
+if TYPE_CHECKING:
+    import pandas
+
 What = Literal["probs", "features"]
 # How far the probabilities of an image may be from adding up to 1.
 TOLERANCE = 0.02
+# Beyond it squares of single precision soon are infinite.
+LARGEST_NUMBER = 1e15
+# Rows of a table that are read at a time, and bytes that any table may take.
+CHUNK, LARGEST_TABLE = 50_000, 2**28
 
 
 def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> NDArray[Any]:
@@ -48,6 +57,12 @@ def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> 
         raise UserError(
             f"{name} has {broken.size:,} rows with NaN or infinite numbers, the first that of "
             f"image {source.ids[row]} (row {row})."
+        )
+    largest = max(abs(float(rows.max(initial=0))), abs(float(rows.min(initial=0))))
+    if largest > LARGEST_NUMBER:
+        raise UserError(
+            f"{name} has numbers up to {largest:.3g}, whose squares can't be added up. Scale the "
+            "features, to a mean of 0 and a deviation of 1 for example."
         )
     return _probabilities(rows, name, source) if what == "probs" else rows
 
@@ -82,17 +97,33 @@ def _read(path: Path, source: Source) -> NDArray[Any]:
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(path, source)
     with readable(path, "can't be read as an npy or parquet file", UNREADABLE):
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(regular(path), mmap_mode="r", allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
         raise UserError(f"{path} holds several arrays: save one with numpy.save.")
     return loaded
+
+
+def _all_rows(path: Path, parquet: Any, images: int) -> pandas.DataFrame:
+    """The table, if it takes no more than one of so many images may."""
+    import pandas
+
+    frames, size = [], 0
+    with parquet.ParquetFile(regular(path)) as file:
+        names = file.schema_arrow.names
+        most = max(LARGEST_TABLE, 4 * 8 * images * len(names))
+        for batch in file.iter_batches(rows_at_once(path, file, names, CHUNK)):
+            size += batch.nbytes
+            if size > most:
+                raise ValueError(f"it takes more than {most:,} bytes, for {images:,} images")
+            frames.append(batch.to_pandas())
+        return pandas.concat(frames) if frames else file.read().to_pandas()
 
 
 def _read_parquet(path: Path, source: Source) -> NDArray[Any]:
     """A column for each number, perhaps beside the samples' ids."""
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with readable(path, "can't be read as a parquet file", UNREADABLE):
-        frame = parquet.read_table(path).to_pandas()
+        frame = _all_rows(path, parquet, len(source.ids))
     for column, names in (("id", source.ids), ("path", source.paths)):
         if column in frame:
             frame = frame.set_index(frame[column].astype(str)).drop(
