@@ -203,7 +203,7 @@ def read_times(results: Path) -> list[dict[str, Any]]:
     found = []
     for path in (results / NAME).glob("*/*/*epochs-*.json"):
         try:
-            one = {"recipe": AUGMENTED, "seed": 0} | read_json(path)
+            one: dict[str, Any] = {"recipe": AUGMENTED, "seed": 0, **read_json(path)}
             cell = Cell(one["noise"], one["rate"])
             schedule = Schedule(
                 one["data"], cell, one["method"], one["epochs"], one["recipe"], one["seed"]
