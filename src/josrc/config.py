@@ -435,8 +435,10 @@ class RunConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="of most arithmetic; auto: bfloat16 on a GPU"
     )
-    engine: Literal["auto", "captured", "eager"] = Field(
-        "auto", description="replay steps as CUDA graphs, or not; auto: where possible"
+    engine: Literal["auto", "captured", "compiled", "eager"] = Field(
+        "auto",
+        description="replay steps as CUDA graphs, compile them, or not; auto: replay them "
+        "where possible",
     )
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"

@@ -255,7 +255,7 @@ class TrainState:
             loss = (forward or self.forward)(size)
             loss.backward()
         (update or self.update)()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
     def update(self) -> None:
         """Move the networks along their gradients."""
@@ -343,7 +343,7 @@ class TrainState:
         """Undo what a failed step did to the place in the epoch; it updated no network."""
         self.loader.cursor.copy_(place[0])
         self.loss_sum.copy_(place[1])
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
     # --- state -----------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from josrc.data.feature_file import Features, FeatureWriter, open_features
 from josrc.data.images import ArrayImages
 from josrc.data.registry import open_source
 from josrc.data.source import Source
-from josrc.engine.device import choose_device, device_name
+from josrc.engine.device import choose_device, device_name, kept_memory
 from josrc.engine.run_folder import RunFolder, prepare_folder, versions
 from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import UserError
@@ -214,12 +214,13 @@ def _extract(
     """The source with its images read, and their features, in the run's folder."""
     device = choose_device(config.device)
     extractor = FeatureExtractor(folder.features, source, network, config.model, device, lap)
-    if not source.images.in_memory:
-        source = read_images(source, config, console, look=extractor.look)
-    elif isinstance(source.images, ArrayImages):
-        with progress_bar(console, "Features") as progress:
-            extractor.look_at_all(source.images.pixels, progress)
-    return source, extractor.finish()
+    with kept_memory(device):
+        if not source.images.in_memory:
+            source = read_images(source, config, console, look=extractor.look)
+        elif isinstance(source.images, ArrayImages):
+            with progress_bar(console, "Features") as progress:
+                extractor.look_at_all(source.images.pixels, progress)
+        return source, extractor.finish()
 
 
 def _given_features(
