@@ -85,23 +85,23 @@ def test_the_round_trip_loses_nothing(
     assert prediction["result"] == sent[0]["predictions"][0]["result"]
 
     # People answer: what is open in a new annotation, the rest by changing or confirming it.
-    assert (len(asked) > 8, len(settled) > 4) == (True, True)
+    assert len(asked) >= 6
     expected: dict[str, tuple[str, str | None]] = {}
-    for place, name in enumerate(asked[:8]):
+    for place, name in enumerate(asked[:6]):
         task, given = there[name], rows[name]["label"]
         other = "two" if given != "two" else "three"
         new = f"/api/tasks/{task['id']}/annotations/"
-        if place < 3:
+        if place < 2:
             label_studio.json("POST", new, answer(other))
             expected[name] = "relabel", other
-        elif place < 5:
+        elif place < 3:
             label_studio.json("POST", new, answer("no class"))
             expected[name] = "remove", None
-        elif place < 6:
+        elif place < 4:
             label_studio.json("POST", new, answer(other))
             label_studio.json("POST", new, answer(given))
             expected[name] = "keep", None
-        elif place < 7:
+        elif place < 5:
             label_studio.json("POST", new, {"result": [], "was_cancelled": True})
         else:
             label_studio.json("POST", f"/api/tasks/{task['id']}/drafts", answer(other))
@@ -122,13 +122,11 @@ def test_the_round_trip_loses_nothing(
     capsys.readouterr()
     assert josrc("decisions", run, "--from", home / "export.json") == 0
     said = capsys.readouterr().out
-    left = len(rows) - 10
-    assert f"{len(rows):,} tasks, 10 answered by a@example.org, {left:,} without" in said
-    assert (
-        f"no decision: {len(asked) - 8:,} without an annotation, {len(settled) - 4:,} with" in said
-    )
+    left = len(rows) - 8
+    assert f"{len(rows):,} tasks, 8 answered by 1, {left:,} without" in said
+    assert f"{len(settled) - 4:,} with the label that they came with, saved by nobody" in said
     assert "1 with a draft that was not submitted, 1 skipped." in said
-    assert "10 decisions taken over, 0 already here, 0 older" in said
+    assert "8 decisions taken over, 0 already here, 0 older" in said
     assert "1 image had several annotations, of which the newest counts; they differ on 1" in said
     assert "of no image" not in said
     store = Store(run / "audit")
@@ -137,7 +135,7 @@ def test_the_round_trip_loses_nothing(
     assert all(who and when for who, when in store.origins().values())
     store.close()
     assert josrc("decisions", run, "--from", home / "export.json") == 0
-    assert "0 decisions taken over, 10 already here" in capsys.readouterr().out
+    assert "0 decisions taken over, 8 already here" in capsys.readouterr().out
 
     # The corrected data set has every other image, id, label and column, and trains.
     clean = home / "photos" / "clean.csv"
