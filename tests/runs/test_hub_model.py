@@ -109,7 +109,7 @@ def test_every_claim_of_the_card_is_of_this_run(trained: library.Run, tmp_path: 
     audit = trained.audit | {"planted": None, "known_noise_rate": 0.25}  # type: ignore[operator]
     assert "josrc was told that 25.0% of the" in card(audit=audit)
     audit |= {"known_noise_rate": None, "noise_rate_low": 0.01}
-    assert "look wrong, and at the least 1.0% are; nothing has measured" in card(audit=audit)
+    assert "look wrong, and at the least 1.0% are; nothing could measure" in card(audit=audit)
     measured = {"planted": {"count": 9}, "noise_rate_low": 0.01, "noise_rate_high": 0.3}
     assert "(90 % interval: 1.0% to 30.0%), measured by" in card(audit=audit | measured)
 

@@ -141,7 +141,7 @@ def _found(audit: Mapping[str, Any] | None) -> Iterator[str]:
         )
     else:
         least = "" if low is None else f", and at the least {low:.1%} are"
-        yield f"By josrc's verdicts {share} of {of} look wrong{least}; nothing has measured them."
+        yield f"By josrc's verdicts {share} of {of} look wrong{least}; nothing could measure them."
     yield (
         f"{counts['mislabelled']:,} images look mislabelled, {counts['out_of_distribution']:,} "
         "like none of the classes. The verdicts are an estimate: people have not checked them "
