@@ -58,8 +58,7 @@ def audit(
                 "--new judges by the rates that the run has: give rates to josrc audit without "
                 "--new first."
             )
-        places = {"out": out, "overwrite": overwrite, "data_root": data_root}
-        judged = judge_new(run, new, **places, tell=tell)
+        judged = judge_new(run, new, out=out, overwrite=overwrite, data_root=data_root, tell=tell)
         tell("\n".join(verdict_lines(judged.path / "audit", judged.audit)))
         return
     if out is not None or overwrite:

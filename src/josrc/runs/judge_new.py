@@ -141,7 +141,7 @@ def _write_run(
     """Write what a scan of the new images would leave; returns ``summary.json``."""
     write_record(folder.samples, source)
     no_features(folder, source)
-    measured = measure_by_planted(part.verdicts, None, None) | origin
+    measured = {**measure_by_planted(part.verdicts, None, None), **origin}
     judged = Judgement(part.verdicts, part.findings, measured, least=1.0)
     write_judgement(folder.audit, judged, source)
     folder.create(config, source, choose_device(config.device))
