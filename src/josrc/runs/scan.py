@@ -152,7 +152,7 @@ def scan(
         rates = (noise_rate, ood_rate)
         source = _judge(folder, source, known, given.probabilities, rates, config)
         folder.create(config, source, device)
-        summary = _summary(config, watch.lap())
+        summary = scan_summary(config, watch.lap())
         with suppress(NoPicturesError):
             if source.images.has_paths or not given:
                 write_report(folder, config, source, summary)
@@ -227,12 +227,18 @@ def _given_features(
     folder: RunFolder, source: Source, features: NDArray[Any] | None
 ) -> Features | None:
     """A user's features in the run's folder; none where predictions are all there is."""
-    width = 0 if features is None else features.shape[1]
-    writer = FeatureWriter(folder.features, source.ids, width, {"model": "given"})
-    if features is not None:
-        writer.rows[:] = features
+    if features is None:
+        no_features(folder, source)
+        return None
+    writer = FeatureWriter(folder.features, source.ids, features.shape[1], {"model": "given"})
+    writer.rows[:] = features
     writer.finish()
-    return open_features(folder.features) if width else None
+    return open_features(folder.features)
+
+
+def no_features(folder: RunFolder, source: Source) -> None:
+    """Note in a run's folder that its verdicts rest on predictions, which it does not keep."""
+    FeatureWriter(folder.features, source.ids, 0, {"model": "given"}).finish()
 
 
 def _judge(
@@ -271,7 +277,7 @@ def _with_copies(folder: RunFolder, source: Source, near: Neighbours) -> Source:
     return source
 
 
-def _summary(config: RunConfig, seconds: float) -> dict[str, Any]:
+def scan_summary(config: RunConfig, seconds: float) -> dict[str, Any]:
     """``summary.json`` of a scan: what of it a training has too, and a scan can say."""
     data = config.data
     return {

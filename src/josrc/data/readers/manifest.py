@@ -160,13 +160,19 @@ def read_frames(
 
 
 def _with_one_label(row: Sequence[Any], config: DataConfig, several: list[str]) -> Sequence[Any]:
-    """A row whose cell of labels is no list; of a list of one that one, of others it is noted."""
-    listed = None if config.whole_labels else listed_label(row[1])
-    if listed is None:
+    """A row without lists of labels: of a list of one that one, any other is noted."""
+    if config.whole_labels:
         return row
-    if len(listed) > 1:
-        several.append(str(row[1]))
-    return [row[0], listed[0] if listed else None, *row[2:]]
+    cells = list(row)
+    votes = range(len(MANIFEST_COLUMNS), len(cells)) if config.annotator_columns else ()
+    for at in (1, *votes):
+        listed = listed_label(cells[at])
+        if listed is None:
+            continue
+        if len(listed) > 1:
+            several.append(str(cells[at]))
+        cells[at] = listed[0] if listed else None
+    return cells
 
 
 def _add(found: TableBuilder, row: Sequence[Any], number: int, place: int) -> None:
