@@ -17,6 +17,7 @@ from josrc.config import SCAN, RunConfig
 from josrc.data.duplicates import tally
 from josrc.data.feature_file import Features, FeatureWriter, open_features
 from josrc.data.images import ArrayImages
+from josrc.data.noise import Labels
 from josrc.data.registry import open_source
 from josrc.data.source import Source
 from josrc.engine.device import choose_device, device_name
@@ -41,6 +42,7 @@ from josrc.runs.start import Data, plan
 from josrc.verdicts.consensus import check_crowdlab, write_consensus
 from josrc.verdicts.duplicates import DUPLICATES, write_duplicates
 from josrc.verdicts.feature_map import make_map, write_map
+from josrc.verdicts.groups import copies, equal_rows, joined_groups, write_groups
 from josrc.verdicts.judge_run import write_judgement
 from josrc.verdicts.neighbours import Neighbours, count_voters, nearest_neighbours
 from josrc.verdicts.predictions import judge_predictions, predictions_of
@@ -105,7 +107,7 @@ def scan(
         on_ray: compute features by tasks of Ray, here or on a cluster.
         console: shows progress, in place of ``quiet``.
         **options: ``model`` (any timm name), ``weights``, ``image_size``, ``device``,
-            ``path_column``, ``label_column``, ``noise``, ``rate`` ...
+            ``path_column``, ``label_column``, ``group_column``, ``noise``, ``rate`` ...
 
     Returns:
         The run: ``run.verdicts()``, ``run.audit``.
@@ -237,7 +239,7 @@ def _given_features(
 def _judge(
     folder: RunFolder,
     source: Source,
-    features: NDArray[Any] | None,
+    features: Features | None,
     probabilities: NDArray[Any] | None,
     rates: tuple[float | None, float | None],
     config: RunConfig,
@@ -252,13 +254,30 @@ def _judge(
     if probabilities is None:
         assert features is not None
         assert neighbours is not None
-        probabilities = predictions_of(features, neighbours, source.given, source.closed, device)
+        groups = _groups(folder, source, features)
+        probabilities = predictions_of(
+            features, neighbours, source.given, source.closed, device, groups
+        )
     judged = judge_predictions(probabilities, source.given, *rates)
     write_judgement(folder.audit, judged, source, rates=rates)
     annotations = source.all_annotations()
     if annotations is not None:
         write_consensus(folder.audit, annotations, probabilities, source)
     return source
+
+
+def _groups(folder: RunFolder, source: Source, features: Features) -> Labels | None:
+    """Images that have no say in what is predicted of each other, kept in the run's folder."""
+    alike = copies(source.duplicates, len(source))
+    groups = joined_groups(len(source), [source.group, alike, equal_rows(features)])
+    if groups is not None:
+        if not groups.any():
+            raise UserError(
+                "All images belong together, by --group-column or as copies of each other: there "
+                "are none to judge them by."
+            )
+        write_groups(folder.groups, groups)
+    return groups
 
 
 def _with_copies(folder: RunFolder, source: Source, near: Neighbours) -> Source:

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from josrc import distributed
 from josrc._console import Terminal, say
-from josrc.config import DataKind, RunConfig
+from josrc.config import SCAN, DataKind, RunConfig
 from josrc.data.annotations import Annotations
 from josrc.data.duplicates import tally
 from josrc.data.readers.arrays import ARRAYS_NAME, normalised, source_of
@@ -120,6 +120,7 @@ def plan(
     asked = request.config
     check_loggers(asked.log)
     check_root(asked.data)
+    _check_groups(asked)
     if kind.is_named:
         _check_known(asked)
         return request.resolve(), None
@@ -165,6 +166,16 @@ def _check_known(config: RunConfig) -> None:
                 f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
                 "its own labels and test images."
             )
+
+
+def _check_groups(config: RunConfig) -> None:
+    """In a training, groups only say what is held out together; a scan judges by them."""
+    data = config.data
+    if data.group_column is not None and not data.val and config.method.name != SCAN:
+        raise UserError(
+            f"--group-column {data.group_column} says which images --val holds out together. "
+            "Give --val too. (josrc scan judges an image by those of other groups.)"
+        )
 
 
 def train(
