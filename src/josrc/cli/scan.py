@@ -49,10 +49,15 @@ def scan(
     image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
     probs: Annotated[
         Path | None,
-        typer.Option(help="Your own out-of-sample predictions, a row per image: npy or parquet."),
+        typer.Option(
+            help="Your own out-of-sample predictions, a row per image: npy, parquet or CSV."
+        ),
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Your own features, a row per image: npy or parquet.")
+        Path | None,
+        typer.Option(
+            help="Your own features, a row per image: npy, parquet, CSV, or those of a scan."
+        ),
     ] = None,
     noise: Noise = None,
     rate: Rate = None,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from josrc._io import partial_of, readable, write_text
 from josrc._reading import parse_json, read_json, regular
-from josrc.data.packed_strings import Index, PackedStrings
+from josrc.data.packed_strings import Index, PackedStrings, read_strings
 from josrc.errors import UserError
 
 METADATA = "josrc"
@@ -25,6 +25,9 @@ Features = NDArray[np.float16]
 MAX_HEADER_BYTES = 2**24
 # Rows that are copied at a time.
 ROWS_PER_CHUNK = 2**14
+# The largest of given features, as they are kept: squares of many can be added up. And how far they
+# lie apart at least.
+LARGEST, LEAST = 1024.0, 1e-300
 
 
 class FeatureWriter:
@@ -100,6 +103,24 @@ class FeatureWriter:
         self.progress.unlink(missing_ok=True)
 
 
+def write_scaled(rows: Features, features: NDArray[Any]) -> None:
+    """Write features of any size as float16: from the middle of each, all by one factor.
+
+    Neither changes what they say of each other, and numbers beyond 65,504 or far from 0 fit.
+    Those that are float16 stay as they are.
+    """
+    if features.dtype == np.float16:
+        rows[:] = features
+        return
+    low = features.min(axis=0).astype(np.float64)
+    high = features.max(axis=0).astype(np.float64)
+    middle = low / 2 + high / 2
+    factor = LARGEST / max(float((high / 2 - low / 2).max()), LEAST)
+    for begin in range(0, len(rows), ROWS_PER_CHUNK):
+        part = features[begin : begin + ROWS_PER_CHUNK]
+        rows[begin : begin + ROWS_PER_CHUNK] = (part - middle) * factor
+
+
 def _header(
     ids: PackedStrings, width: int, origin: Mapping[str, Any]
 ) -> tuple[bytes, dict[str, int]]:
@@ -129,6 +150,20 @@ def open_features(path: Path) -> Features:
         place = begin + table["features"]["data_offsets"][0]
         count, width = table["features"]["shape"]
         return np.memmap(path, "<f2", "r", place, (count, width))
+
+
+def read_ids(path: Path) -> PackedStrings:
+    """What the samples of a file are called."""
+    table, begin = _read_header(path)
+    with readable(path), path.open("rb") as file:
+
+        def read(name: str, kind: str) -> NDArray[Any]:
+            first, last = table[name]["data_offsets"]
+            file.seek(begin + first)
+            return np.frombuffer(file.read(last - first), kind)
+
+        arrays = {"ids": read("ids", "u1"), "ids_ends": read("id_ends", "<i8")}
+    return read_strings(path, arrays, "ids")
 
 
 def origin_of(path: Path) -> dict[str, Any]:

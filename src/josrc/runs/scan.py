@@ -15,7 +15,7 @@ from rich.console import Console
 from josrc._console import Terminal, progress_bar, say
 from josrc.config import SCAN, RunConfig
 from josrc.data.duplicates import tally
-from josrc.data.feature_file import Features, FeatureWriter, open_features
+from josrc.data.feature_file import Features, FeatureWriter, open_features, write_scaled
 from josrc.data.images import ArrayImages
 from josrc.data.noise import Labels
 from josrc.data.registry import open_source
@@ -95,9 +95,10 @@ def scan(
         data: name of a data set, or a path; or a pair ``(X, y)`` as for ``josrc.train``; or labels
             alone, one for each row of ``probs`` or ``features``.
         probs: your own predictions of all classes for every image, out of sample,
-            ``(N, classes)``: an array, or an npy or parquet file. Classes are in the order of their
-            names, as the run has them.
-        features: your own features of every image, ``(N, width)``, likewise.
+            ``(N, classes)``: an array, or an npy, parquet or CSV file. Columns that are named after
+            the classes may have any order; others have that of the classes' names.
+        features: your own features of every image, ``(N, width)``, likewise; or
+            ``features.safetensors`` of an earlier scan.
         paths: where the images of the labels lie.
         out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
         overwrite: replace an existing run folder.
@@ -231,7 +232,7 @@ def _given_features(
     width = 0 if features is None else features.shape[1]
     writer = FeatureWriter(folder.features, source.ids, width, {"model": "given"})
     if features is not None:
-        writer.rows[:] = features
+        write_scaled(writer.rows, features)
     writer.finish()
     return open_features(folder.features) if width else None
 
