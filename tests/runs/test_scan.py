@@ -282,6 +282,29 @@ def test_a_folder_of_pictures_is_scanned_reported_and_corrected(
     assert "has no network of its own" in capsys.readouterr().err
 
 
+def test_what_a_scan_has_not_judged_is_told_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run, cleaned = tmp_path / "data", tmp_path / "RUN", tmp_path / "cleaned.csv"
+    for part, count in (("train", 24), ("val", 3), ("test", 2)):
+        drawn(data / part, count, seed=count)
+    (data / "train" / "red" / "broken.png").write_bytes(b"no picture")
+    assert josrc("scan", data, "--image-size", "64", "--out", run, "--quiet") == 0
+    said = capsys.readouterr().out
+    assert "Not judged: 1 file that gave no image" in said
+    only = "Only training images were judged, and not the 9 held-out and 6 test images."
+    assert f"{only} To judge them: josrc scan {data / 'val'}, and josrc scan" in said
+    assert len(pandas.read_csv(run / "audit" / "verdicts.csv")) == 72
+    assert josrc("report", run) == 0
+    page = (run / "audit" / "report.html").read_text()
+    assert only in page
+    assert "1 file could not be read" in page
+    # What was not judged is in the corrected data as it was.
+    assert josrc("apply", run, "--auto", "0.5", "--out", cleaned) == 0
+    parts = pandas.read_csv(cleaned)["split"].value_counts()
+    assert parts.to_dict() == {"train": 72, "val": 9, "test": 6}
+
+
 def test_the_features_of_a_scan_that_was_stopped_are_gone_on_with(tmp_path: Path) -> None:
     path, ids = tmp_path / "features.safetensors", [f"image {i}" for i in range(6)]
     begun = FeatureWriter(path, ids, 3, {"model": "a"})

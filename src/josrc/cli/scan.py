@@ -108,6 +108,7 @@ def scan(
     from josrc.runs.scan import scan as run_scan
     from josrc.runs.scan_on_ray import OnRay
     from josrc.runs.shards import SHARD_SIZE
+    from josrc.verdicts.scope import scope_sentences
 
     console = Terminal(quiet=quiet)
     run = run_scan(
@@ -143,6 +144,8 @@ def scan(
     end = Terminal()  # for those who want to see no progress, too
     say(end, f"Scanned in {duration(run.summary['seconds_total'])}.")
     say(end, "\n".join(verdict_lines(run.path / "audit", run.audit)))
+    if scope := scope_sentences(run.summary):
+        say(end, "\n".join(scope))
 
 
 def _check_ray_options(engine: str, options: dict[str, Any]) -> None:

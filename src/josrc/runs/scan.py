@@ -47,6 +47,7 @@ from josrc.verdicts.judge_run import write_judgement
 from josrc.verdicts.neighbours import Neighbours, count_voters, nearest_neighbours
 from josrc.verdicts.predictions import judge_predictions, predictions_of
 from josrc.verdicts.report.page import NoPicturesError, write_report
+from josrc.verdicts.scope import scope_of
 
 # Arrays, or files of them: npy or parquet.
 Rows = NDArray[Any] | str | Path
@@ -155,7 +156,7 @@ def scan(
         rates = (noise_rate, ood_rate)
         source = _judge(folder, source, known, given.probabilities, rates, config)
         folder.create(config, source, device)
-        summary = _summary(config, watch.lap())
+        summary = _summary(config, watch.lap()) | scope_of(source, config.data)
         with suppress(NoPicturesError):
             if source.images.has_paths or not given:
                 write_report(folder, config, source, summary)
