@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -232,6 +235,21 @@ def test_a_scan_that_was_stopped_computes_no_features_twice(
     assert (features.astype(np.float32).std(axis=1) > 0).all()
 
 
+@pytest.mark.slow
+def test_a_scan_that_was_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    folder, runs = drawn(tmp_path / "pictures", 24), (tmp_path / "WHOLE", tmp_path / "KILLED")
+    options = ["--image-size", "64", "--workers", "0", "--out"]
+    program = Path(__file__).parents[1] / "killed_scan.py"
+    killed = subprocess.run([sys.executable, program, folder, *options, runs[1]], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    noted = json.loads((runs[1] / "features.safetensors.progress.json").read_text())
+    assert 0 < noted["done"] < 72
+    for run in runs:
+        assert josrc("scan", folder, *options, run) == 0
+    for name in ("features.safetensors", "audit/verdicts.csv", "audit/summary.json"):
+        assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
+
+
 def test_a_folder_of_pictures_is_scanned_reported_and_corrected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,7 +334,11 @@ def test_the_features_of_a_scan_that_was_stopped_are_gone_on_with(tmp_path: Path
     assert FeatureWriter(path, ids, 3, {"model": "b"}).done == 0
     assert FeatureWriter(path, [*ids, "more"], 3, {"model": "a"}).done == 0
     last = FeatureWriter(path, ids, 3, {"model": "a"})
+    assert last.done == 0  # what was known of the first file is not there any more
     last.rows[:] = np.arange(6)[:, None]
+    last.finish()
+    last = FeatureWriter(path, ids, 3, {"model": "a"})  # stopped while labels were judged
+    assert last.done == 6
     last.finish(np.array([0, 2, 5]))
     assert open_features(path)[:, 0].tolist() == [0, 2, 5]
     with safe_open(path, framework="np") as file:

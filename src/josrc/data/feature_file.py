@@ -55,9 +55,10 @@ class FeatureWriter:
         self.origin = dict(origin)
         self._made_of = {"origin": self.origin, "width": width, "ids": self.ids.digest()}
         header, places = _header(self.ids, width, self.origin)
-        self.done = self._known()
+        self.done = self._known() or self._complete()
         if not self.done:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self.progress.unlink(missing_ok=True)  # it is of what others have written
             with self.partial.open("wb") as file:
                 file.write(header)
                 file.write(self.ids.ends.astype("<i8").tobytes())
@@ -77,6 +78,24 @@ class FeatureWriter:
             return 0
         same = {key: noted.get(key) for key in self._made_of} == self._made_of
         return int(noted["done"]) if same else 0
+
+    def _complete(self) -> int:
+        """All rows, if an earlier process that was stopped later has written the same."""
+        if not self.path.is_file():
+            return 0
+        try:
+            there = {
+                "origin": origin_of(self.path),
+                "width": open_features(self.path).shape[1],
+                "ids": read_ids(self.path).digest(),
+            }
+        except UserError:
+            return 0
+        if there != self._made_of:
+            return 0
+        write_text(self.progress, json.dumps({**self._made_of, "done": len(self.ids)}))
+        self.path.replace(self.partial)
+        return len(self.ids)
 
     def save(self, done: int) -> None:
         """Note that all rows before ``done`` are there."""
