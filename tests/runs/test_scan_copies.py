@@ -101,9 +101,19 @@ def test_images_of_a_group_do_not_confirm_each_other(
     assert share_found(again, given != true) > 0.95
 
 
-def test_images_that_all_belong_together_can_not_be_judged(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="All images belong together"):
-        josrc.scan(["a", "b"] * 9, features=np.ones((18, 4)), out=tmp_path / "run")
+@pytest.mark.parametrize("count", [2, 18])
+def test_labels_that_nothing_speaks_for_can_not_be_judged(count: int, tmp_path: Path) -> None:
+    rows = np.eye(18)[:count] if count == 2 else np.ones((count, 4))  # a class each, or copies
+    with pytest.raises(UserError, match="There is nothing to judge labels by"):
+        josrc.scan((["a", "b"] * 9)[:count], features=rows, out=tmp_path / "run")
+
+
+def test_a_label_that_no_other_image_has_is_neither_accused_nor_believed(tmp_path: Path) -> None:
+    features, given, _ = repeated()
+    labels = np.where(np.arange(300) == 7, 3, given)
+    verdicts = josrc.scan(labels, features=features, out=tmp_path / "run").verdicts()
+    assert verdicts["verdict"].iloc[7] == "clean"
+    assert verdicts["confidence"].iloc[7] == 0
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -126,9 +136,8 @@ def test_neighbours_of_other_groups_take_the_place_of_those_of_the_own(
 
 
 def test_groups_lie_in_one_fold_and_join_where_they_meet() -> None:
-    assert joined_groups(3, [np.array([-1, -1, 2]), None]) is None
+    assert joined_groups(3, [np.array([-1, -1, 2]), None]).tolist() == [0, 1, 2]
     joined = joined_groups(6, [np.array([0, 0, -1, -1, 4, 5]), np.array([9, 8, 8, -1, -1, -1])])
-    assert joined is not None
     assert [len(set(joined[rows])) for rows in ([0, 1, 2], [2, 3, 4, 5])] == [1, 4]
     assert without_others(joined, np.array([0, 0, 0, 1, 1, 2])).tolist() == [1, 1, 1, 0, 0, 1]
     points, labels = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(2)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 What = Literal["probs", "features"]
+# How npy files begin, and archives of them.
+ARRAY_MARK, ARCHIVE_MARK = b"\x93NUMPY", b"PK"
 # Columns that say which image a row is of.
 NAMES = ("id", "path")
 # Columns that are named in an error.
@@ -101,7 +103,10 @@ def _read(path: Path, what: What, source: Source) -> NDArray[Any]:
         if what == "probs":
             raise UserError(f"{path} holds features: give it as --features.")
         return _features_of_scan(path, source)
-    with readable(path, "can't be read as an npy, parquet or CSV file", UNREADABLE):
+    with readable(path, "can't be read as an npy file", UNREADABLE):
+        with path.open("rb") as file:
+            if not file.read(len(ARRAY_MARK)).startswith((ARRAY_MARK, ARCHIVE_MARK)):
+                raise UserError(f"{path} is not an npy, parquet or CSV file.")
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
         raise UserError(f"{path} holds several arrays: save one with numpy.save.")

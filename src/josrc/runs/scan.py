@@ -42,7 +42,13 @@ from josrc.runs.start import Data, plan
 from josrc.verdicts.consensus import check_crowdlab, write_consensus
 from josrc.verdicts.duplicates import DUPLICATES, write_duplicates
 from josrc.verdicts.feature_map import make_map, write_map
-from josrc.verdicts.groups import copies, equal_rows, joined_groups, write_groups
+from josrc.verdicts.groups import (
+    copies,
+    equal_rows,
+    joined_groups,
+    without_others,
+    write_groups,
+)
 from josrc.verdicts.judge_run import write_judgement
 from josrc.verdicts.neighbours import Neighbours, count_voters, nearest_neighbours
 from josrc.verdicts.predictions import judge_predictions, predictions_of
@@ -268,17 +274,16 @@ def _judge(
     return source
 
 
-def _groups(folder: RunFolder, source: Source, features: Features) -> Labels | None:
+def _groups(folder: RunFolder, source: Source, features: Features) -> Labels:
     """Images that have no say in what is predicted of each other, kept in the run's folder."""
     alike = copies(source.duplicates, len(source))
     groups = joined_groups(len(source), [source.group, alike, equal_rows(features)])
-    if groups is not None:
-        if not groups.any():
-            raise UserError(
-                "All images belong together, by --group-column or as copies of each other: there "
-                "are none to judge them by."
-            )
-        write_groups(folder.groups, groups)
+    if without_others(groups, source.given).all():
+        raise UserError(
+            "There is nothing to judge labels by: no class has two images that are neither copies "
+            "of each other nor of one group."
+        )
+    write_groups(folder.groups, groups)
     return groups
 
 

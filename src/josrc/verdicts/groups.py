@@ -24,19 +24,16 @@ from josrc.data.noise import Labels
 SURELY_ALIKE = 0.92
 
 
-def joined_groups(count: int, groupings: Sequence[Labels | None]) -> Labels | None:
+def joined_groups(count: int, groupings: Sequence[Labels | None]) -> Labels:
     """The group of each image, ``(count,)``, images being together if any grouping says so.
 
     Args:
         count: how many images there are.
         groupings: the group of each by one criterion, ``(count,)``; -1: by that one it is alone.
-
-    Returns:
-        Numbers from 0; none if every image is alone.
     """
     edges = [_chains(grouping) for grouping in groupings if grouping is not None]
     one, two = np.concatenate([np.empty((2, 0), dtype=np.int64), *edges], axis=1)
-    return connected(one, two, count) if len(one) else None
+    return connected(one, two, count)
 
 
 def _chains(grouping: Labels) -> NDArray[np.int64]:
@@ -71,14 +68,15 @@ def without_others(groups: Labels, labels: Labels) -> NDArray[np.bool_]:
 
 
 def write_groups(path: Path, groups: Labels) -> None:
-    """Keep the groups of a scan's images: they are judged by them again."""
-    write_npz(path, {"group": groups})
+    """Keep the groups of a scan's images, unless each is alone: they are judged by them again."""
+    if groups.max(initial=-1) + 1 < len(groups):
+        write_npz(path, {"group": groups})
 
 
-def read_groups(path: Path, count: int) -> Labels | None:
-    """The groups of so many images; none if a scan has found none."""
+def read_groups(path: Path, count: int) -> Labels:
+    """The groups of so many images."""
     if not path.is_file():
-        return None
+        return np.arange(count)
     arrays = read_arrays(path, needed=["group"])
     check_array(path, arrays, "group", "iu", length=count, low=0, high=count - 1)
     return arrays["group"].astype(np.int64)
