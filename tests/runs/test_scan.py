@@ -359,6 +359,20 @@ def test_weights_that_are_damaged_are_named_before_images_are_read(
     assert not (out / "config.yaml").exists()
 
 
+def test_without_a_network_the_file_to_fetch_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    folder = drawn(tmp_path / "pictures", 4)
+    assert (
+        josrc("scan", folder, "--model", "vit_small_patch14_dinov2", "--out", tmp_path / "R") == 2
+    )
+    told = capsys.readouterr().err
+    assert "Fetch https://huggingface.co/timm/vit_small_patch14_dinov2" in told
+    assert "--weights FILE" in told
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_single_class_or_image_is_told(
     count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

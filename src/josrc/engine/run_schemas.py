@@ -109,6 +109,8 @@ class AuditSummary(Schema):
     known_noise_rate: Share | None = None
     known_ood_rate: Share | None = None
     estimated_precision: Share | None = None
+    estimated_precision_low: Share | None = None
+    estimated_precision_high: Share | None = None
     planted: PlantedSummary | None = None
     planted_unlike: bool = False
     visits: Count | None = None

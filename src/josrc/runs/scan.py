@@ -158,7 +158,7 @@ def scan(
             source = replace(source, skipped=())
         _write_data(folder, source)
         watch.lap()
-        say(console, "Judging every label ...")
+        say(console, "Judging every label, and trying out errors to measure the verdicts by ...")
         rates = (noise_rate, ood_rate)
         source = _judge(folder, source, known, given.probabilities, rates, config)
         folder.create(config, source, device)
