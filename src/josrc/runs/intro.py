@@ -71,8 +71,8 @@ def describe_planting(state: TrainState, source: Source) -> list[str]:
     count = len(state.planted)
     if count:
         return [
-            f"{count:,} labels ({100 * count / len(source):.1f} %) are made wrong in training alone, "
-            "to measure the verdicts by: planted errors. Without any: --plant 0."
+            f"{count:,} labels ({100 * count / len(source):.1f} %) are made wrong in training "
+            "alone, to measure the verdicts by: planted errors. Without any: --plant 0."
         ]
     least = fewest_to_plant_in()
     if len(source) >= least:
