@@ -34,7 +34,7 @@ from josrc.runs.data import (
     with_noise_rate,
 )
 from josrc.runs.inject import with_injected
-from josrc.runs.intro import introduce
+from josrc.runs.intro import describe_planting, introduce
 from josrc.runs.network import choose_network
 from josrc.runs.pace import epochs_that_fit
 from josrc.runs.plots import PlotWriter, plot_views
@@ -258,6 +258,8 @@ def start(
         _tell_data(source, folder, console)
         if not config.data.kind.is_named:
             say(console, introduce(trainer.state, config, source))
+        elif len(trainer.state.planted):
+            say(console, "\n".join(describe_planting(trainer.state, source)))
         found = [] if console.quiet else tally(source.listed_duplicates()).sentences()
         if found:
             say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
