@@ -55,7 +55,8 @@ def test_both_estimates_come_with_their_intervals() -> None:
     assert said is not None
     assert said.startswith(
         "An estimated 11.0 % of the labels are wrong (90 % interval: 9.0 to 13.0), and of the 100 "
-        "that are accused 88 % (80 to 93). Of 200 planted errors, 90 % of"
+        "that are accused 88 % (80 to 93). Of 200 planted errors, 90 % (84 to 94) of those of any "
+        "sort and 90 % (84 to 94) of those that look alike were found."
     )
     earlier = how_sure(summary(visits=40, estimated_precision=0.88))  # knew no such interval
     assert earlier is not None

@@ -19,10 +19,11 @@ from josrc.data.noise import CLEAN, Labels
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS, check_fields
 from josrc.errors import UserError, reason
-from josrc.verdicts.calibration import Calibration
+from josrc.verdicts.calibration import INTERVAL_SHARE, Calibration
 from josrc.verdicts.duplicates import DUPLICATES, judge_duplicates
 from josrc.verdicts.evidence import Evidence
 from josrc.verdicts.findings import Findings, held_out_findings
+from josrc.verdicts.proportions import wilson_interval
 from josrc.verdicts.rule import Verdicts, judge, judge_held_out, least_noise_rate
 from josrc.verdicts.table import AuditPart, summarise, verdicts_of, write_summary, write_verdicts
 from josrc.verdicts.two_normals import log_odds_of
@@ -40,13 +41,9 @@ MIN_EPOCHS_TO_TRUST = 10
 # Accused labels of so small a share are what chance leaves of a clean set.
 MAX_CHANCE_SHARE = 0.003
 # What is said where planted errors are of no use.
-UNLIKE_PLANTED = (
-    "Errors were planted, but can't be used here: the wrong labels are not like them, as where "
-    "one class is given for another again and again."
-)
-UNLIKE_TRIED = (
-    "Errors were tried out, but can't be used here: the wrong labels are not like them, as where "
-    "one class is given for another again and again."
+UNLIKE = (
+    "Errors were {made}, but can't be used here: the wrong labels are not like them, as where one "
+    "class is given for another again and again."
 )
 # The precision of what is accused, and its interval, as ``summary.json`` calls them.
 PRECISION = tuple(f"estimated_precision{end}" for end in ("", "_low", "_high"))
@@ -355,12 +352,12 @@ def _scanned(summary: Mapping[str, Any]) -> bool:
 def how_sure(summary: Mapping[str, Any]) -> str | None:
     """What planted errors say of the verdicts, in two or three sentences."""
     if summary.get("planted_unlike"):
-        return UNLIKE_TRIED if _scanned(summary) else UNLIKE_PLANTED
+        return UNLIKE.format(made="tried out" if _scanned(summary) else "planted")
     if not summary.get("planted"):
         return None
     planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
     shares = [
-        f"{100 * planted[sort]['found'] / max(planted[sort]['count'], 1):.0f} % of {title}"
+        f"{_share_found(planted[sort])} of {title}"
         for sort, title in (("any", "those of any sort"), ("look_alike", "those that look alike"))
     ]
     said = f"Of {errors_words(summary)}, {' and '.join(shares)} were found."
@@ -376,6 +373,12 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
         if None not in ends:
             right += f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
     return f"{rate}{span}{right}. {said}"
+
+
+def _share_found(errors: Mapping[str, Any]) -> str:
+    found, count = errors["found"], errors["count"]
+    low, high = wilson_interval(found, count, INTERVAL_SHARE)
+    return f"{100 * found / max(count, 1):.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def nothing_stands_out(summary: Mapping[str, Any]) -> bool:
