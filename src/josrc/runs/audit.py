@@ -220,7 +220,7 @@ def _judge_scan(
             f"the run has {len(source):,}."
         )
     device = choose_device(opened.config.device)
-    groups = read_groups(folder.groups, len(source))
+    groups = read_groups(folder.groups, source.given)
     probabilities = predict_labels(features, source.given, source.closed, device, groups)
     rates = (noise_rate, ood_rate)
     judged = judge_predictions(probabilities, source.given, *rates)

@@ -163,7 +163,7 @@ def _by_features(
     seen, faults = features_of_files(found.images, source, network, config.model, device)
     sound = _sound(found, faults)
     left, classes = found.take(sound), source.closed
-    groups = read_groups(folder.groups, len(source))
+    groups = read_groups(folder.groups, source.given)
     own = predict_labels(features, source.given, classes, device, groups)
     reference = judge_predictions(own, source.given, *rates).verdicts.reference
     asked = predictions_of_others(features, seen[sound], source.given, classes, device)

@@ -43,10 +43,10 @@ from josrc.verdicts.consensus import check_crowdlab, write_consensus
 from josrc.verdicts.duplicates import DUPLICATES, write_duplicates
 from josrc.verdicts.feature_map import make_map, write_map
 from josrc.verdicts.groups import (
+    check_groups,
     copies,
     equal_rows,
     joined_groups,
-    without_others,
     write_groups,
 )
 from josrc.verdicts.judge_run import write_judgement
@@ -278,11 +278,7 @@ def _groups(folder: RunFolder, source: Source, features: Features) -> Labels:
     """Images that have no say in what is predicted of each other, kept in the run's folder."""
     alike = copies(source.duplicates, len(source))
     groups = joined_groups(len(source), [source.group, alike, equal_rows(features)])
-    if without_others(groups, source.given).all():
-        raise UserError(
-            "There is nothing to judge labels by: no class has two images that are neither copies "
-            "of each other nor of one group."
-        )
+    check_groups(groups, source.given)
     write_groups(folder.groups, groups)
     return groups
 

@@ -17,6 +17,7 @@ from josrc._io import write_npz
 from josrc._reading import check_array, read_arrays
 from josrc.data.duplicates import MARK_BYTES, Duplicates, connected, digest, marks_of
 from josrc.data.noise import Labels
+from josrc.errors import UserError
 
 # How similar copies are that must not confirm each other. Chosen on 120 images of CIFAR-10, saved
 # anew, resized to half, cropped, brightened or mirrored: at least 93 % of the pairs that are found
@@ -67,16 +68,28 @@ def without_others(groups: Labels, labels: Labels) -> NDArray[np.bool_]:
     return np.bincount(pairs[0], minlength=int(labels.max()) + 1)[labels] < 2
 
 
+def check_groups(groups: Labels, labels: Labels) -> None:
+    """Raise an error if there is nothing to judge any label by."""
+    if without_others(groups, labels).all():
+        raise UserError(
+            "There is nothing to judge labels by: no class has two images that are neither copies "
+            "of each other nor of one group."
+        )
+
+
 def write_groups(path: Path, groups: Labels) -> None:
     """Keep the groups of a scan's images, unless each is alone: they are judged by them again."""
     if groups.max(initial=-1) + 1 < len(groups):
         write_npz(path, {"group": groups})
 
 
-def read_groups(path: Path, count: int) -> Labels:
-    """The groups of so many images."""
+def read_groups(path: Path, labels: Labels) -> Labels:
+    """The groups of images with these labels."""
+    count = len(labels)
     if not path.is_file():
         return np.arange(count)
     arrays = read_arrays(path, needed=["group"])
     check_array(path, arrays, "group", "iu", length=count, low=0, high=count - 1)
-    return arrays["group"].astype(np.int64)
+    groups: Labels = arrays["group"].astype(np.int64)
+    check_groups(groups, labels)
+    return groups
