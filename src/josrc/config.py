@@ -182,7 +182,7 @@ class DataConfig(Section):
         None, description="columns of a manifest with a row per image: the labels of each annotator"
     )
     group_column: str | None = Field(
-        None, description="column of a manifest; images of one group are held out together"
+        None, description="column of a manifest; images of a group stay together when labels judge"
     )
     near_duplicates: bool = Field(
         True, description="also look for copies that were saved again, resized or cropped"

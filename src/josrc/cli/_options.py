@@ -75,7 +75,8 @@ AnnotatorColumns = Annotated[
     typer.Option(help="Manifest with a row per image: columns of the annotators, a,b,c."),
 ]
 GroupColumn = Annotated[
-    str | None, typer.Option(help="Manifest: images of one group are held out together.")
+    str | None,
+    typer.Option(help="Manifest: column of what belongs together, as a patient or a video."),
 ]
 WholeLabels = Annotated[
     bool,

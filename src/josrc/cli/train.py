@@ -90,7 +90,7 @@ def train(
             min=0,
             max=0.1,
             help="Share of labels to corrupt in training, to measure the verdicts by; default "
-            "0.03 or more for own images, else 0.",
+            "0.03 or more for 390 own images or more, else 0; 0: none.",
         ),
     ] = None,
     path_column: PathColumn = None,

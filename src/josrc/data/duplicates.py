@@ -91,7 +91,7 @@ class Duplicates:
         similarity = np.zeros(len(numbers), dtype=np.float32)
         for end in (one, two):
             np.maximum.at(similarity, end, pairs.similarity)
-        group = _connected(one, two, len(numbers))
+        group = connected(one, two, len(numbers))
         order = np.lexsort((numbers, group))
         part = np.repeat(np.arange(len(counts)), counts)[numbers[order]]
         place = numbers[order] - (np.cumsum(counts) - counts)[part]
@@ -145,7 +145,7 @@ class Duplicates:
                 )  # fmt: skip
 
 
-def _connected(one: Index, two: Index, count: int) -> Index:
+def connected(one: Index, two: Index, count: int) -> Index:
     """Which of that many images are connected by pairs, ``(count,)``."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -45,6 +45,7 @@ OWN_NAMES = {
     "features.safetensors.progress.json",
     "shards",
     "annotations.npz",
+    "groups.npz",
     "skipped.csv",
     "metrics.csv",
     "summary.json",
@@ -86,6 +87,7 @@ class RunFolder:
         self.features = path / "features.safetensors"
         self.shards = path / "shards"
         self.annotations = path / "annotations.npz"
+        self.groups = path / "groups.npz"
         self.skipped = path / "skipped.csv"
         self.metrics = path / "metrics.csv"
         self.summary = path / "summary.json"

@@ -37,6 +37,7 @@ from josrc.verdicts.feature_map import (
     write_map,
 )
 from josrc.verdicts.features import label_probabilities
+from josrc.verdicts.groups import read_groups
 from josrc.verdicts.judge_run import read_ledger, write_audit, write_judgement
 from josrc.verdicts.predictions import (
     frozen_label_probabilities,
@@ -220,7 +221,8 @@ def _judge_scan(
             f"the run has {len(source):,}."
         )
     device = choose_device(opened.config.device)
-    probabilities = predict_labels(features, source.given, source.closed, device)
+    groups = read_groups(folder.groups, source.given)
+    probabilities = predict_labels(features, source.given, source.closed, device, groups)
     rates = (noise_rate, ood_rate)
     judged = judge_predictions(probabilities, source.given, *rates)
     summary = write_judgement(folder.audit, judged, source, rates=rates)

@@ -38,6 +38,7 @@ from josrc.runs.scan import no_features, scan_summary
 from josrc.runs.snapshot import OpenRun, open_run, source_of_files, write_record
 from josrc.verdicts.evidence import Evidence
 from josrc.verdicts.findings import Findings, held_out_findings
+from josrc.verdicts.groups import read_groups
 from josrc.verdicts.judge_run import (
     Judgement,
     judge_labels,
@@ -254,7 +255,8 @@ def _by_features(
     seen, faults = features_of_files(found.images, source, network, config.model, device)
     sound = _sound(found, faults)
     left, classes = found.take(sound), source.closed
-    own = predict_labels(features, source.given, classes, device)
+    groups = read_groups(folder.groups, source.given)
+    own = predict_labels(features, source.given, classes, device, groups)
     reference = judge_predictions(own, source.given, *rates).verdicts.reference
     asked = predictions_of_others(features, seen[sound], source.given, classes, device)
     findings = held_out_findings(asked, left.given)

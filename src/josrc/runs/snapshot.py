@@ -19,7 +19,7 @@ from rich.console import Console
 from josrc._console import Terminal
 from josrc._io import is_url, located, seen_from, write_npz
 from josrc._reading import check_array, read_arrays
-from josrc.config import DataConfig, DataKind, RunConfig
+from josrc.config import SCAN, DataConfig, DataKind, RunConfig
 from josrc.data.assemble import part_of
 from josrc.data.image_files import ImageFiles
 from josrc.data.images import ArrayImages
@@ -327,9 +327,9 @@ class OpenRun:
 
     def check_verdicts(self, rows: int) -> None:
         """Raise an error unless there are as many verdicts as samples that need one."""
-        val = self.source.val
+        val, scanned = self.source.val, self.config.method.name == SCAN
         expected = len(self.source) + (
-            len(val) if val is not None and has_untrusted_labels(val) else 0
+            len(val) if val is not None and has_untrusted_labels(val) and not scanned else 0
         )
         if rows != expected:
             raise UserError(
