@@ -177,13 +177,18 @@ def _class_columns(path: Path, frame: DataFrame, source: Source) -> NDArray[Any]
     frame = frame.set_axis(found, axis=1)
     missing = [name for name in names if name not in found]
     if len(missing) == len(names) and found == [str(number) for number in range(len(names))]:
-        return frame.to_numpy()
+        return _numbers(frame)
     if missing:
         raise UserError(
             f"{path} has no column for class '{missing[0]}': it needs one named after each class, "
             f"and has {_listed(found)}."
         )
-    return frame[names].to_numpy()
+    return _numbers(frame[names])
+
+
+def _numbers(frame: DataFrame) -> NDArray[Any]:
+    found: NDArray[Any] = frame.to_numpy()
+    return found
 
 
 def _features_of_scan(path: Path, source: Source) -> NDArray[Any]:
