@@ -100,6 +100,8 @@ def test_a_trial_is_known_by_its_settings_in_any_order(tmp_path: Path) -> None:
         ({"ranges": {"optimizer.lr": {"low": 0.1, "high": 1000001}}}, "optimizer.lr=1000001"),
         ({"choices": {"batch_size": [64] * 50 + ["many"]}}, "batch_size='many'"),
         ({"cpus": 10**400}, "cpus="),
+        ({"data": "/dev/null"}, "/dev/null is a device"),
+        ({"data": __file__}, "is neither a folder of class folders nor a manifest"),
         ({"grid": {f"k{n}": list(range(100)) for n in range(9)}}, "000,000 runs, more than"),
         ({"ranges": {"optimizer.lr": {"low": 0, "high": 0.1, "log": True}}}, "low > 0"),
         (
