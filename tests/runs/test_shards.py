@@ -56,7 +56,5 @@ def test_a_column_of_another_type_is_named(
 ) -> None:
     path = tmp_path / "s.parquet"
     parquet.write_table(pyarrow.table(columns(**changes)), path)
-    with pytest.raises(UserError, match="is damaged") as raised:
-        read_features(path, 3)
-        read_findings([path])
-    assert message in str(raised.value)
+    with pytest.raises(UserError, match=f"is damaged: .*{message}"):
+        read_features(path, 3) if "features" in changes else read_findings([path])
