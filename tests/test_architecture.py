@@ -36,7 +36,7 @@ PAST_THE_DOOR = {
     "data/registry.py: open_source": "no file: a data set",
     "data/decode.py: _open": "checks as the door does, with a reason that belongs to one image",
     "data/remote.py: open_remote": "behind an address",
-    "data/tars.py: tar_members": "a file that is open",
+    "data/tars.py: _read_headers": "a file that is open",
 }
 
 

@@ -71,13 +71,15 @@ class ManifestReader(Reader):
     @staticmethod
     def read(config: DataConfig) -> Table:
         """Rows in their order."""
-        path = Path(config.place)
-        if not is_manifest(path):
-            known = ", ".join(MANIFESTS)
-            raise UserError(
-                f"{path} is neither a folder of class folders nor a manifest ({known})."
-            )
+        check_manifest(Path(config.place))
         return read_manifest(config.place, config)
+
+
+def check_manifest(path: Path) -> None:
+    """Raise an error if a file can't be a manifest, by its name and sort."""
+    if not is_manifest(regular(path)):
+        known = ", ".join(MANIFESTS)
+        raise UserError(f"{path} is neither a folder of class folders nor a manifest ({known}).")
 
 
 def is_manifest(path: Path) -> bool:
@@ -369,6 +371,9 @@ def frame_of(rows: list[dict[str, Any]], find: Find) -> pandas.DataFrame:
 
 def _frame(rows: list[dict[str, Any]], columns: Collection[str]) -> pandas.DataFrame:
     """What objects say of some columns; whole numbers beside missing ones stay whole."""
+    for name in columns:
+        if re.search("[\ud800-\udfff]", name):
+            raise UserError(f"A column is called {name!a}, which is not valid UTF-8. Rename it.")
     import pandas
 
     return pandas.DataFrame(rows, columns=list(dict.fromkeys(columns)), dtype=object)
