@@ -125,6 +125,7 @@ def test_the_summary_says_how_many_rounds_there_were() -> None:
     assert rounds == [{"rounds": count} for count in (1, 1, 3, 3)]
 
 
+@pytest.mark.slow
 def test_rounds_are_trained_to_their_end_and_stand_in_the_summary(tmp_path: Path) -> None:
     settings = {"method.round_epochs": 1, "method.warm_up": 0, "method.synthetic": 1}
     run = josrc.train(

@@ -118,6 +118,7 @@ def test_labels_turn_within_stage_2_of_cifar_in_runs_of_any_length(
     assert (unscaled[-1] > 0.7) == (epochs < 200)
 
 
+@pytest.mark.slow
 def test_digits_show_labels_turning_epoch_by_epoch(tmp_path: Path) -> None:
     run = josrc.train(
         "digits-o", method="pencil", noise="symmetric", rate=0.5, epochs=6, out=tmp_path / "r",

@@ -248,13 +248,12 @@ OTHERS_NOTE = (
     "nothing about what it does now. Standard and Jo-SRC are the runs of Table "
 )
 OWN_NOTES = {
-    "digits": "JoCoR's weight, Jo-SRC's smoothing, DeepSelf's prototypes, the rates of "
-    "P-correction and Meta-Learning and CleanNet's updates were chosen on this same "
-    "noise, so this is a demonstration and no benchmark. CleanNet is told by the "
-    "truth whether a fifth of the labels are right, and forget rates are the true "
-    "ones. Labels turned: the share for which the method puts another label in the "
-    "given one's place in the end, and in brackets the share of these that are right "
-    "then; foreign images, a quarter of all, have no right one.",
+    "digits": "JoCoR's weight, Jo-SRC's smoothing, DeepSelf's prototypes, P-correction's rates, "
+    "Meta-Learning's teacher and CleanNet's updates were chosen on this same noise, so this is a "
+    "demonstration and no benchmark. CleanNet is told by the truth whether a fifth of the labels "
+    "are right, and forget rates are the true ones. Labels turned: the share for which the method "
+    "puts another label in the given one's place in the end, and in brackets the share of these "
+    "that are right then; foreign images, a quarter of all, have no right one.",
     "others-c": f"{OTHERS_NOTE}1. No image of this data is out of distribution.",
     "others-o": f"{OTHERS_NOTE}2.",
 }
