@@ -1,0 +1,90 @@
+"""What is said about the verdicts of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from josrc.verdicts.judge_run import unlearned_warning, verdict_line
+
+Made = dict[str, Any]
+
+
+NAMES = ["cat", "dog", "owl", "bee"]
+
+
+def class_entry(name: str, samples: int, flagged: int) -> Made:
+    """What a summary says of a class, so many of whose labels look wrong."""
+    clean = samples - flagged
+    return {"class": name, "samples": samples, "clean": clean, "noise_rate": flagged / samples}
+
+
+@pytest.mark.parametrize(
+    ("flagged", "samples", "told"),
+    [
+        ([77, 18, 18, 18], 100, "'cat' 77 % look wrong, of all others 18 %."),
+        ([100, 0, 0, 0], 100, "'cat' 100 % look wrong, of all others 0 %."),
+        ([60, 10, 77, 20], 100, "'owl' (77 %) and 'cat' (60 %) most look wrong, of all others 15"),
+        # Each of three would hide the other two, taken one by one.
+        ([80, 90, 85, 5], 100, "'dog' (90 %), 'owl' (85 %) and 'cat' (80 %) most look wrong, of"),
+        # Owls are not twice as bad as dogs and bees, so they count with them.
+        ([99, 30, 55, 40], 100, "'cat' 99 % look wrong, of all others 42 %."),
+        ([62, 60, 64, 62], 100, None),  # all are as noisy
+        ([77, 40, 40, 40], 100, None),  # less than twice the others
+        ([50, 5, 5, 5], 100, None),  # half of its labels still look right
+        ([9, 0, 0, 0], 9, None),  # too few to tell
+        ([0, 0, 0, 0], 100, None),
+    ],
+)
+def test_classes_stand_out_by_their_share_of_wrong_labels(
+    flagged: list[int], samples: int, told: str | None
+) -> None:
+    classes = [class_entry(name, samples, n) for name, n in zip(NAMES, flagged, strict=True)]
+    said = unlearned_warning({"samples": 4 * samples, "classes": classes})
+    assert (said is not None) == (told is not None)
+    assert (said or "").startswith(f"Of the images labelled {told}" if told else "")
+
+
+@pytest.mark.parametrize(("count", "named", "more"), [(10, 10, 0), (12, 10, 2)])
+def test_of_very_many_classes_that_stand_out_the_worst_are_named(
+    count: int, named: int, more: int
+) -> None:
+    classes = [class_entry("good", 1000, 50)]
+    classes += [class_entry(f"c{number}", 100, 80 + number) for number in range(count)]
+    said = unlearned_warning({"samples": 1000 + 100 * count, "classes": classes})
+    assert said is not None
+    assert [word for word in said.split("'") if word.startswith("c")] == [
+        f"c{number}" for number in range(count - 1, count - 1 - named, -1)
+    ]
+    assert (f" and {more} more most look wrong" in said) == bool(more)
+    assert ("all classes: noise_rate in audit/summary.json." in said) == bool(more)
+
+
+def test_verdicts_of_few_epochs_come_with_a_warning() -> None:
+    counts = {"clean": 3, "mislabelled": 2, "out_of_distribution": 1}
+    for visits, told in ((1, "seen once."), (9, "seen 9 times."), (10, None)):
+        said = verdict_line({"counts": counts, "noise_rate": 0.5, "visits": visits}, Path("audit"))
+        assert said.startswith("Verdicts: 3 clean, 2 mislabelled, 1 out of distribution: audit")
+        assert said.endswith(told or "verdicts.csv")
+
+
+def test_it_is_said_where_errors_were_planted_in_vain() -> None:
+    counts = {"clean": 3, "mislabelled": 2, "out_of_distribution": 1}
+    summary = {"counts": counts, "noise_rate": 0.5, "visits": 40, "planted": None}
+    assert "planted" not in verdict_line(summary, Path("audit"))
+    said = verdict_line(summary | {"planted_unlike": True}, Path("audit"))
+    assert "Errors were planted, but can't be used here" in said
+
+
+def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:
+    rare, bad = class_entry("owl", 2, 2), class_entry("cat", 100, 90)
+    good = class_entry("dog", 98, 8)
+    # Of the others 8 and 2 of 100.
+    said = unlearned_warning({"samples": 200, "classes": [rare, bad, good]})
+    assert said is not None
+    assert said.startswith("Of the images labelled 'cat' 90 % look wrong, of all others 10 %.")
+    assert unlearned_warning({"samples": 100, "classes": [bad]}) is None
+    assert unlearned_warning({"samples": 102, "classes": [bad, rare]}) is None, "too few others"
+    assert unlearned_warning({"samples": 0, "classes": []}) is None
