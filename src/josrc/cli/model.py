@@ -32,9 +32,9 @@ def predict(
     run: RunArgument,
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Images, folders of images, manifests."),
+        typer.Argument(metavar="PATH...", help="Images, folders of images or manifests."),
     ],
-    out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
     top_k: Annotated[int, typer.Option(min=1, help="Classes to list per image.")] = 1,
     last: Last = False,
     path_column: PathColumn = None,
@@ -43,7 +43,7 @@ def predict(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Predict the classes of images, and how unlike those classes each image is.
+    """Predict the classes of images, and how unfamiliar they are.
 
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
@@ -72,9 +72,11 @@ def evaluate(
     run: RunArgument,
     data: Annotated[
         str,
-        typer.Argument(help="A data set's name, a folder of class folders, or a manifest."),
+        typer.Argument(
+            metavar="DATA", help="Name of a data set, a folder of class folders, or a manifest."
+        ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder; default RUN/eval/NAME.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; default: RUN/eval/NAME.")] = None,
     last: Last = False,
     data_root: DataRoot = None,
     path_column: PathColumn = None,
@@ -85,7 +87,7 @@ def evaluate(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Measure accuracy and calibration on images whose labels are right.
+    """Measure accuracy and calibration on correctly labelled images.
 
     josrc eval RUN holiday-photos
     """
@@ -140,10 +142,10 @@ def export(
     format: Annotated[
         str, typer.Option(help="onnx, torch (torch.export), or hf (a folder for timm).")
     ] = "onnx",
-    out: Annotated[Path | None, typer.Option(help="Default RUN/export/model.onnx.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Default: RUN/export/model.onnx.")] = None,
     last: Last = False,
 ) -> None:
-    """Write the model as one file that needs no josrc, and a card that says how to use it.
+    """Write the model as a file that works without josrc.
 
     josrc export RUN --format onnx --out model.onnx
     """
@@ -181,7 +183,7 @@ def _export_folder(run: Path, folder: Path, last: bool) -> None:
     strange = sorted({path.name for path in folder.glob("*")} - {CARD, SETTINGS, WEIGHTS})
     if strange:
         raise UserError(
-            f"{folder} holds {strange[0]}, which is not part of a model. Name another --out."
+            f"{folder} contains {strange[0]}, which is not part of a model. Name another --out."
         )
     finished = Run.load(run)
     found = write_hub_model(finished.predictor(last), folder, finished.summary, finished.audit)
@@ -194,9 +196,9 @@ def _export_folder(run: Path, folder: Path, last: bool) -> None:
 
 @doctor.callback(invoke_without_command=True)
 def examine(context: typer.Context) -> None:
-    """Show what is installed, which GPU, extras, memory and caches there are.
+    """Show versions, GPU, extras, memory and caches.
 
-    josrc doctor data cifar80n-o DIR looks at the files of a data set.
+    josrc doctor data cifar80n-o DIR checks the files of a data set.
     """
     if context.invoked_subcommand is not None:
         return
@@ -210,16 +212,18 @@ def examine(context: typer.Context) -> None:
 
 @doctor.command("data")
 def doctor_data(
-    name: Annotated[str, typer.Argument(help="A data set's name, or a path to own images.")],
+    name: Annotated[
+        str, typer.Argument(metavar="DATA", help="Name of a data set, or path to own images.")
+    ],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Folder that holds the data set.")
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder of the data set.")
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
 ) -> None:
-    """Check the files of a data set: published md5 sums, or every image decoded once."""
+    """Check the files of a data set: MD5 sums, or every image."""
     from josrc._console import Terminal, say
     from josrc.cli._doctor import check_data
 
