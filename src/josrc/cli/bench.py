@@ -241,7 +241,7 @@ def bench_audit(
         ),
     ] = None,
     cells: Annotated[
-        list[str] | None, typer.Option(help="Only these cells: none-0, symmetric-0.05, worst-0 ...")
+        list[str] | None, typer.Option(help="Only these cells, such as none-0,worst-0.")
     ] = None,
     sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 1,
@@ -283,7 +283,7 @@ def bench_scan(
         typer.Option(help="cifar10n (the default), cifar100n-c, cifar80n-o, digits-o."),
     ] = None,
     cells: Annotated[
-        list[str] | None, typer.Option(help="Only these cells: none-0, random1-0, worst-0 ...")
+        list[str] | None, typer.Option(help="Only these cells, such as none-0,worst-0.")
     ] = None,
     sides: Annotated[list[str] | None, typer.Option(help="scan, cleanlab or both.")] = None,
     model: Annotated[str | None, typer.Option(help="Any timm model.")] = None,

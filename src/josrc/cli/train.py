@@ -185,7 +185,7 @@ def resume(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Resume an interrupted run; the result is that of an unbroken one."""
+    """Resume an interrupted run, as if it had not been stopped."""
     check_run(run)  # said before what takes seconds to import
 
     from josrc.runs.start import resume as resume_run
