@@ -88,7 +88,7 @@ def test_an_existing_run_is_not_overwritten_silently(
 ) -> None:
     before = (run / "metrics.csv").read_bytes()
     assert josrc("train", "digits-o", *NOISY, *FAST, "--out", run) == 2
-    assert "holds a run" in capsys.readouterr().err
+    assert "contains a run" in capsys.readouterr().err
     assert (run / "metrics.csv").read_bytes() == before
 
 

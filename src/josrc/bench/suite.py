@@ -26,7 +26,8 @@ from josrc.errors import (
     TrainingFailedError,
     UserError,
 )
-from josrc.methods import Method, method_names
+from josrc.methods import method_names
+from josrc.methods.base import Method
 from josrc.models.factory import expected_images
 from josrc.runs.data import create_checked_method, read_images, with_noise_rate
 from josrc.runs.resolve import load_run_config

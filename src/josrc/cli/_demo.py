@@ -14,6 +14,7 @@ from rich.table import Table
 
 from josrc._console import say
 from josrc.engine.run_folder import free_name
+from josrc.errors import command
 from josrc.runs.run import Run
 from josrc.runs.scan import scan
 from josrc.runs.start import configure, start
@@ -50,7 +51,7 @@ def demo_pictures(out: Path | None, console: Console) -> Run:
         f"{len(rows)} labels are accused, {len(found)} of them wrong in truth: {len(found)} of "
         f"{len(wrong)} were found, {right} with the right suggestion.\n"
         f"See them, in a browser: {run.path / 'audit' / 'report.html'}\n"
-        f"Decide on them (extra review): josrc review {run.path}\n"
+        f"Decide on them (extra review): {command('review', run.path)}\n"
         "On images of your own: josrc scan FOLDER",
     )
     return run

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from josrc.cli._early import check_folder, check_not_training
 from josrc.cli._options import MovedTo, NoiseRate, OodRate, RunArgument
 from josrc.errors import UserError, check_run
 
@@ -39,6 +40,7 @@ def audit(
 ) -> None:
     """Make verdicts on all samples of a run, and its report."""
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc._console import Terminal, say
     from josrc.runs.audit import audit as audit_run
@@ -79,6 +81,7 @@ def report(
 ) -> None:
     """Rewrite the report of a run, audit/report.html."""
     check_run(run)  # said before what takes seconds to import
+    check_not_training(run)
 
     from josrc._console import Terminal, say
     from josrc.runs.audit import report as write_report
@@ -117,6 +120,7 @@ def review(
 ) -> None:
     """Review verdicts in a browser and decide; only on this machine."""
     check_run(run)  # said before what takes seconds to import
+    check_not_training(run)
 
     from josrc._launch import ended_at_once
 
@@ -181,6 +185,7 @@ def apply_command(
     josrc apply RUN --to label-studio tasks.json writes tasks to decide in Label Studio.
     """
     check_run(run)  # said before what takes seconds to import
+    check_not_training(run)
 
     from josrc._console import Terminal
     from josrc.review.apply import apply_run

@@ -14,6 +14,7 @@ import typer
 
 from josrc._launch import count_processes, find_place
 from josrc._version import __version__
+from josrc.cli._early import check_names
 from josrc.cli._options import (
     Data,
     DataRoot,
@@ -87,6 +88,8 @@ def noise(
 
     josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
     """
+    check_names(data, noise=noise)  # said before what takes seconds to import
+
     from josrc._console import Terminal, say
     from josrc.data.label_files import check_noise_target, write_noise_file
     from josrc.data.registry import open_source

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from josrc.cli._early import check_folder
 from josrc.cli._options import (
     DataRoot,
     Device,
@@ -48,6 +49,7 @@ def predict(
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc._console import Terminal, progress_bar, say
     from josrc.data.readers import list_images
@@ -92,6 +94,7 @@ def evaluate(
     josrc eval RUN holiday-photos
     """
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc._console import Terminal, progress_bar, say
     from josrc.config import HUB
@@ -150,6 +153,7 @@ def export(
     josrc export RUN --format onnx --out model.onnx
     """
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc.runs.export import card_path, export, format_of
     from josrc.runs.run import Run

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from josrc.cli._early import check_folder, check_names
 from josrc.cli._options import (
     Address,
     AnnotatorColumn,
@@ -93,8 +94,10 @@ def scan(
     """
     from josrc.models.pretrained import PACKAGED_MODEL, check_weights
 
+    check_folder(out)  # said before what takes seconds to import
+    check_names(data, noise=noise, inject=inject)
     _check_ray_options(engine, {"address": address, "cpus": cpus, "shard-size": shard_size})
-    if probs is None and features is None:  # said before what takes seconds to import
+    if probs is None and features is None:
         check_weights(model or PACKAGED_MODEL, weights)
 
     from josrc._console import Terminal, duration, say

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from josrc.cli._early import check_folder, check_names
 from josrc.cli._options import (
     AnnotatorColumn,
     AnnotatorColumns,
@@ -125,7 +126,9 @@ def train(
     """
     from josrc.models.pretrained import check_weights
 
-    if weights is not None or (pretrained and model):  # said before what takes seconds to import
+    check_folder(out, new=not overwrite)  # said before what takes seconds to import
+    check_names(data, method=method, noise=noise, inject=inject)
+    if weights is not None or (pretrained and model):
         check_weights(model or "", weights)
 
     from josrc._console import Terminal
@@ -187,6 +190,7 @@ def resume(
 ) -> None:
     """Resume an interrupted run, as if it had not been stopped."""
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc.runs.start import resume as resume_run
 

@@ -32,7 +32,8 @@ from josrc.engine.run_schemas import CheckpointState
 from josrc.engine.state import TrainState
 from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import TrainingFailedError, UserError
-from josrc.methods import Method, get_method
+from josrc.methods import get_method
+from josrc.methods.base import Method
 
 # What is left to do when the training has ended, with its summary.
 Finish = Callable[[dict[str, Any]], None]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING
 
 from josrc._plugins import load_plugin, plugin_names
 from josrc.errors import UserError, closest
-from josrc.methods.base import Method, StepResult
+
+if TYPE_CHECKING:  # names alone must not wait for torch
+    from josrc.methods.base import Method
 
 # The entry points by which other packages add methods: a key, and a child of Method.
 PLUGINS = "josrc.methods"
 
-__all__ = ["Method", "StepResult", "get_method", "method_names"]
+__all__ = ["check_method", "get_method", "method_names"]
 
 
 def method_names() -> list[str]:
@@ -30,10 +33,17 @@ def _own_names() -> set[str]:
     }
 
 
-def get_method(key: str) -> type[Method]:
-    """The method class of a key."""
+def check_method(key: str) -> None:
+    """Raise an error if there is no such method; without importing any."""
     if key not in method_names():
         raise UserError(f"Unknown method '{key}'.{closest(str(key), method_names())}")
+
+
+def get_method(key: str) -> type[Method]:
+    """The method class of a key."""
+    check_method(key)
+    from josrc.methods.base import Method
+
     if key not in _own_names():
         found = load_plugin(PLUGINS, key)
         if not (isinstance(found, type) and issubclass(found, Method)):

@@ -17,7 +17,7 @@ from josrc.data.readers.shards import shard_files
 from josrc.data.source import Source
 from josrc.data.written import is_remembered, remember
 from josrc.engine.run_folder import RunFolder
-from josrc.errors import UserError, closest
+from josrc.errors import UserError, closest, command, no_verdicts
 from josrc.review.carry_over import take_over
 from josrc.review.changes import changes_file, check_changes, write_changes
 from josrc.review.corrected import ApplyTally, Auto, CorrectedSample, correct_samples
@@ -107,8 +107,8 @@ def apply_run(
     decided, taken = read_decisions(folder.audit, decisions_of, source.closed_names)
     if not decided and auto is None:
         raise UserError(
-            f"Nobody has decided on anything in {path} yet. Look at its verdicts: josrc review "
-            f"{shlex.quote(str(path))}. Or take what josrc is sure of: --auto 0.9."
+            f"{path} has no decisions yet. Review its verdicts: {command('review', path)}\n"
+            "Or follow confident verdicts: --auto 0.9"
         )
     tally = ApplyTally()
     samples = correct_samples(opened, decided, Auto(auto, auto_remove), tally)
@@ -146,9 +146,7 @@ def open_judged_run(path: Path, data_root: Path | None) -> OpenRun:
     check_place(opened.config)
     opened.check_images()
     if not verdicts_of(opened.folder.audit).exists():
-        raise UserError(
-            f"{path} has no verdicts yet. Write them: josrc audit {shlex.quote(str(path))}"
-        )
+        raise no_verdicts(path)
     return opened
 
 

@@ -20,7 +20,7 @@ from josrc.engine.device import choose_device
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
-from josrc.errors import UserError
+from josrc.errors import UserError, no_verdicts
 from josrc.runs.compare import compare_runs
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.resolve import load_run_config
@@ -286,7 +286,7 @@ def report(
     folder = RunFolder(path)
     load_run_config(folder)  # says if this is not a run
     if not verdicts_of(folder.audit).exists():
-        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+        raise no_verdicts(folder.path)
     compared = None if compare is None else compare_runs(_path_of(compare), path).described()
     with folder.locked():
         opened = open_run(path, data_root=data_root, pair=data)

@@ -23,7 +23,7 @@ from josrc.data.registry import describe_data
 from josrc.data.source import Source
 from josrc.data.workers import Faults
 from josrc.engine.device import choose_device
-from josrc.errors import UserError
+from josrc.errors import UserError, no_verdicts
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.evaluate import match_labels
 from josrc.runs.features import feature_network, features_of_files
@@ -133,7 +133,7 @@ def _known_rates(run: Run) -> Rates:
     """What somebody has said of the run's labels, which holds for its yardstick."""
     audit = run.audit
     if audit is None:
-        raise UserError(f"{run.path} has no verdicts yet. Write them: josrc audit {run.path}")
+        raise no_verdicts(run.path)
     return audit.get("known_noise_rate"), audit.get("known_ood_rate")
 
 

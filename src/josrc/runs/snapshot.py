@@ -34,7 +34,7 @@ from josrc.data.readers.table import TEST, TRAIN, VAL, Table
 from josrc.data.registry import kind_of, open_source
 from josrc.data.source import Source
 from josrc.engine.run_folder import RunFolder
-from josrc.errors import UserError
+from josrc.errors import UserError, command
 from josrc.runs.data import has_untrusted_labels, read_images
 from josrc.runs.resolve import load_run_config
 from josrc.verdicts.table import verdicts_of
@@ -334,7 +334,7 @@ class OpenRun:
         if rows != expected:
             raise UserError(
                 f"{verdicts_of(self.folder.audit)} has {rows:,} samples, but the data has "
-                f"{expected:,}. Write it again: josrc audit {self.folder.path}"
+                f"{expected:,}. Write it again: {command('audit', self.folder.path)}"
             )
 
     def check_images(self) -> None:

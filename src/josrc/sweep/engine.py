@@ -13,6 +13,7 @@ from rich.console import Console
 
 from josrc._console import say
 from josrc.engine.cluster import check_ray, check_resources, connected
+from josrc.engine.lock import LOCK
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.sweep.plan import METRICS, SweepPlan, Trial, read_plan, trials_of
@@ -22,7 +23,7 @@ from josrc.sweep.trial import train_trial
 
 # So often a run goes on after its worker was killed before it is left to the next start.
 MAX_FAILURES = 5
-OWN_NAMES = {"plan.yaml", "runs", "records", "tune", "table.csv", "parallel.png", ".lock"}
+OWN_NAMES = {"plan.yaml", "runs", "records", "tune", "table.csv", "parallel.png", LOCK}
 
 
 def sweep(

@@ -10,7 +10,8 @@ from torch import nn
 
 import josrc
 from josrc.errors import UserError
-from josrc.methods import Method, get_method, method_names
+from josrc.methods import get_method, method_names
+from josrc.methods.base import Method
 
 
 def create(key: str) -> Method:
