@@ -184,7 +184,7 @@ ALIASES = "\n".join(
         ("[" * DEEP, "nested more than 50 times"),
         ("a: " + "{b: " * 2000 + "}" * 2000, "nested more than 50 times"),
         ("epochs: " + "[" * 60 + "]" * 60, "nested more than 50 times"),
-        (f"{ALIASES}\nepochs: *i", "its aliases make"),
+        (f"{ALIASES}\nepochs: *i", "its aliases expand to"),
         ("a: &a [*a]", "nested more than 50 times"),
     ],
 )

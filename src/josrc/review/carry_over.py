@@ -69,7 +69,7 @@ def import_decisions(before: Path, store: Store, classes: Collection[str]) -> Im
         raise UserError(f"{before} is the run itself: its decisions are here already.")
     decided, origins, samples = _read(folder)
     if not decided:
-        raise UserError(f"Nobody has decided on anything in {before}.")
+        raise UserError(f"There are no decisions in {before}.")
     wanted = {
         (name, path): (given, decided[row][1], origins[row])
         for row, name, path, given in samples

@@ -102,14 +102,14 @@ class Comparison:
         """What the second run makes of the decisions on the first one."""
         total = self.decisions.total()
         if not total:
-            return [f"Nobody has decided on anything in {clipped(self.names[0])}."]
+            return [f"There are no decisions in {clipped(self.names[0])}."]
         said: Counter[str] = Counter()
         for (_, what), count in self.decisions.items():
             said[what] += count
         lines = [
             f"Of {total:,} decisions on {clipped(self.names[0])} {said['confirmed']:,} are "
             f"confirmed by the verdicts of {clipped(self.names[1])}, {said['contradicted']:,} "
-            f"contradicted, and {said['gone']:,} are on images that are not in it."
+            f"contradicted, and {said['gone']:,} are on images that it does not have."
         ]
         for outcome, title in TITLES.items():
             counts = [self.decisions[outcome, what] for what in ("confirmed", "contradicted")]

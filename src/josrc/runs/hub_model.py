@@ -74,14 +74,15 @@ def _not_done(folder: Path, why: str) -> UserError:
 def exportable(predictor: Predictor) -> Classifier:
     """The network, if timm has such a one; else an error that says what can be exported so."""
     name, networks = predictor.config.model.name, predictor.networks
-    instead = "Use --format onnx or torch, which hold any network."
+    instead = "Use --format onnx or torch, which work for any network."
     if len(networks) != 1 or not isinstance(networks[0], Classifier):
         raise UserError(
-            f"--format hf holds one network, and {predictor.config.method.name} answers with the "
+            f"--format hf is for a single network, and {predictor.config.method.name} answers "
+            f"with the "
             f"mean of {len(networks)}. {instead}"
         )
     if name in OWN_MODELS:
-        raise UserError(f"timm does not know {name}, so --format hf can't hold it. {instead}")
+        raise UserError(f"timm does not know {name}, so --format hf can't export it. {instead}")
     if not isinstance(networks[0].head, nn.Linear):
         raise UserError(
             "timm's networks end in one layer, and this head has two. Train with "
@@ -101,7 +102,9 @@ def timm_model(network: Classifier, predictor: Predictor, name: str) -> nn.Modul
         (key for key, module in model.named_modules() if module is model.get_classifier()), None
     )
     if layer is None or not isinstance(model.get_classifier(), nn.Linear):
-        raise UserError(f"{name} has no single last layer: --format hf can't hold it. Use onnx.")
+        raise UserError(
+            f"{name} has no single last layer, so --format hf can't export it. Use onnx."
+        )
     tensors |= {f"{layer}.{key}": value for key, value in network.head.state_dict().items()}
     fits = own.keys() == tensors.keys() and all(own[k].shape == v.shape for k, v in tensors.items())
     if not fits:
@@ -218,9 +221,9 @@ def _quoted(name: str) -> str:
 
 def _noise(summary: dict[str, Any]) -> str:
     if summary.get("noise") in (None, "none"):
-        return "The labels are those that the data came with; none were made wrong on purpose."
+        return "The labels are the original ones; none were corrupted on purpose."
     rate = f" of rate {summary['rate']:g}" if summary.get("rate") else ""
-    return f"Labels were made wrong on purpose: {summary['noise']}{rate}."
+    return f"Labels were corrupted on purpose: {summary['noise']}{rate}."
 
 
 def _describe_audit(audit: dict[str, Any] | None) -> list[str]:
@@ -242,14 +245,14 @@ def _numbers(summary: dict[str, Any]) -> list[str]:
     if summary.get("final") is not None:
         rows = [
             ("mean of the last epochs", summary.get("last10_mean")),
-            ("best epoch, chosen by the test images", summary.get("best")),
+            ("best epoch, chosen on the test images", summary.get("best")),
             ("last epoch", summary["final"]),
         ]
         shown = [f"| {what} | {value:.2f} % |" for what, value in rows if value is not None]
         return ["| test accuracy | |", "|---|---:|", *shown]
     if summary.get("agreement") is not None:
         return [
-            f"It agrees with {summary['agreement']:.2f} % of held-out given labels, right or "
+            f"It predicts {summary['agreement']:.2f} % of held-out given labels, right or "
             "wrong. There were no test images, so no accuracy is known."
         ]
     return ["There were no test images, so no accuracy is known."]

@@ -89,7 +89,7 @@ def judge_new(
     )
     lines = [f"{len(part.given):,} new images, judged {how}: {said}: {out}"]
     if found.known:
-        lines.append(f"{found.known:,} images are in the run already, and were left out.")
+        lines.append(f"{found.known:,} images are already in the run, and were left out.")
     if faults:
         where, why = found.images.location(faults[0][0]), faults[0][1]
         lines.append(f"{len(faults):,} files could not be read, such as {where}: {why}.")
@@ -119,7 +119,7 @@ def read_new(new: str | Path, opened: OpenRun) -> NewImages:
     ]
     if not there:
         raise UserError(
-            f"--new {new} holds no labelled image that {opened.folder.path} does not have."
+            f"--new {new} contains no labelled images that {opened.folder.path} does not have."
         )
     index = np.array(there, dtype=np.int64)
     given = match_labels(
@@ -147,7 +147,9 @@ def _sound(found: NewImages, faults: Faults) -> NDArray[np.int64]:
     sound = np.setdiff1d(np.arange(len(found.given)), [place for place, _ in faults])
     if not sound.size:
         place, why = faults[0]
-        raise UserError(f"No new image can be read: of {found.images.location(place)}, {why}.")
+        raise UserError(
+            f"None of the new images can be read: of {found.images.location(place)}, {why}."
+        )
     return sound
 
 
@@ -185,7 +187,7 @@ def _own_features(path: Path, run: Path) -> NDArray[Any]:
     if origin["model"] == "given":
         what = "features" if features.shape[1] else "predictions"
         raise UserError(
-            f"{run} was made from {what} of your own, and josrc can't compute those of new "
+            f"{run} was made from {what} of your own, which josrc can't compute for new "
             "images. Scan all images together, with "
             f"--{'features' if features.shape[1] else 'probs'}."
         )
@@ -195,7 +197,7 @@ def _own_features(path: Path, run: Path) -> NDArray[Any]:
 def _by_network(
     run: Run, opened: OpenRun, found: NewImages, rates: Rates
 ) -> tuple[AuditPart, Faults, str]:
-    """By the trained network, as images that were held out of training."""
+    """By the trained network, like held-out images."""
     folder, source = opened.folder, opened.source
     predictor = run.predictor(last=True)
     probabilities, faults = _answers(predictor, found.images, opened.config)
@@ -213,7 +215,7 @@ def _by_network(
     findings = held_out_findings(asked, given, asked[np.arange(len(given)), given])
     verdicts = judge_held_out(findings, given, reference, drawn)
     new = slice(drawn or 0, None)
-    how = f"by the trained network of {run.path}, as images that were held out of training"
+    how = f"by the trained network of {run.path}, like held-out images"
     return _part(verdicts.part(new), findings.part(new), left), faults, how
 
 

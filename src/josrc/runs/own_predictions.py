@@ -35,19 +35,19 @@ def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> 
     if rows.ndim != 2 or not rows.shape[1] or rows.dtype.kind not in "fiu":
         raise UserError(
             f"{name} has shape {rows.shape} and type {rows.dtype}: it must be a table of numbers "
-            "with a row for each image."
+            "with one row per image."
         )
     if len(rows) != len(source):
         raise UserError(
             f"{name} has {len(rows):,} rows, but the data has {len(source):,} images. Rows "
-            "follow the order of the data, as those of verdicts.csv do."
+            "must be in the order of the data, which is also that of verdicts.csv."
         )
     broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if broken.size:
         row = int(broken[0])
         raise UserError(
-            f"{name} has {broken.size:,} rows with NaN or infinite numbers, the first that of "
-            f"image {source.ids[row]} (row {row})."
+            f"{name} has {broken.size:,} rows with NaN or infinite values, the first for "
+            f"image{source.ids[row]} (row {row})."
         )
     return _probabilities(rows, name, source) if what == "probs" else rows
 
@@ -57,7 +57,7 @@ def _probabilities(rows: NDArray[Any], name: str, source: Source) -> NDArray[Any
         listed = ", ".join(source.closed_names[:5]) + (", ..." if source.closed > 5 else "")
         raise UserError(
             f"{name} has {rows.shape[1]} columns, but there are {source.closed} classes: one "
-            f"column each, in the order {listed}"
+            f"column per class, in the order {listed}"
         )
     if rows.min() < 0:
         raise UserError(
@@ -69,8 +69,8 @@ def _probabilities(rows: NDArray[Any], name: str, source: Source) -> NDArray[Any
     if off.size:
         row = int(off[0])
         raise UserError(
-            f"{name}: the probabilities of {off.size:,} images do not add up to 1, the first those "
-            f"of image {source.ids[row]} (row {row}), which add up to {sums[row]:.3g}."
+            f"{name}: the probabilities of {off.size:,} images do not sum to 1, the first for "
+            f"image{source.ids[row]} (row {row}), with a sum of{sums[row]:.3g}."
         )
     found: NDArray[Any] = (rows / sums[:, None]).astype(np.float32)
     return found
@@ -84,7 +84,7 @@ def _read(path: Path, source: Source) -> NDArray[Any]:
     with readable(path, "can't be read as an npy or parquet file", UNREADABLE):
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
-        raise UserError(f"{path} holds several arrays: save one with numpy.save.")
+        raise UserError(f"{path} contains several arrays: save a single one with numpy.save.")
     return loaded
 
 

@@ -161,7 +161,7 @@ def test_what_has_no_decisions_for_a_run(
     fault: str, reviewed: Path, twin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, message = {
-        "none": (twin, f"Nobody has decided on anything in {twin}."),
+        "none": (twin, f"There are no decisions in {twin}."),
         "itself": (reviewed, f"{reviewed} is the run itself"),
         "other data": (twin, f"None of the 1 decisions on {twin} is on a sample of this run"),
         "no run": (reviewed.parent, str(reviewed.parent)),

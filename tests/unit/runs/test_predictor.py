@@ -209,7 +209,7 @@ def test_weights_that_are_not_those_of_the_run_never_answer(
     ):
         assert josrc(*command) == 2
         said = capsys.readouterr().err
-        assert f"{weights} does not hold the networks of this run: " in said
+        assert f"{weights} does not contain the networks of this run: " in said
         assert DAMAGES[damage] in said
     with pytest.raises(UserError, match="does not hold the networks"):
         _ = library.Run.load(run).model

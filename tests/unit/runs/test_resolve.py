@@ -204,9 +204,9 @@ def test_an_unknown_method_data_set_option_or_recipe_is_told() -> None:
 def test_broken_yaml_is_an_error_that_names_its_file() -> None:
     with pytest.raises(UserError, match=r"^F\.yaml is not valid YAML: (.|\n)*line 1"):
         config(yaml="epochs: [3")
-    with pytest.raises(UserError, match=r"^F\.yaml must hold keys and values, not a list"):
+    with pytest.raises(UserError, match=r"^F\.yaml must contain keys and values, not a list"):
         config(yaml="- epochs")
-    with pytest.raises(UserError, match=r"^F\.yaml must hold keys and values, not a str"):
+    with pytest.raises(UserError, match=r"^F\.yaml must contain keys and values, not a str"):
         config(yaml="epochs")
     assert config(yaml="# nothing yet") == config()
 

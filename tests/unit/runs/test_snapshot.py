@@ -159,7 +159,7 @@ def test_labels_that_were_changed_in_a_manifest_are_told(
     out = home / "clean.csv"
     assert josrc("apply", home / "manifest", "--out", out) == 0
     said = capsys.readouterr().out
-    assert "1 image has a different label now, which the run does not use" in said
+    assert "1 image has a different label now, which this run ignores" in said
     assert "images and 4 test images." in said
     assert rows(out)["rose 5"]["label"] == "rose"
 
@@ -184,7 +184,7 @@ def test_a_run_does_not_go_on_with_other_data(
     assert josrc("resume", run) == 2
     error = capsys.readouterr().err
     assert TOLD[name] in error
-    assert "can only be resumed with the images and labels it started with" in error
+    assert "can only be resumed with the original images and labels" in error
     shutil.move(home / "data", home / "elsewhere")
     assert josrc("resume", run) == 2
     assert "does not exist. If it has moved: --data-root NEW" in capsys.readouterr().err
@@ -258,7 +258,7 @@ def test_images_that_are_not_there_are_told_and_nothing_is_written(
     assert report.read_bytes() == before
     if name == "folder":  # the ledger is enough, where no image was held out
         assert josrc("audit", run, "--noise-rate", "0.5") == 0
-        assert "is left as it was. Say where the images are now" in capsys.readouterr().out
+        assert "is unchanged. Say where the images are now" in capsys.readouterr().out
     else:
         assert josrc("audit", run) == 2
         assert "None of the 36 images" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def write_report(
         where = samples[0]["path"]
         raise NoPicturesError(
             f"No image that the report would show can be read{f', such as {where}' * bool(where)}: "
-            f"{path} is left as it was. Say where the images are now: "
+            f"{path} is unchanged. If the images have moved: "
             f"{command('report', folder.path)} --data-root NEW"
         )
     write_text(path, render(page, data))
