@@ -135,7 +135,7 @@ def test_a_name_that_no_file_can_have_is_a_skipped_image(
     assert josrc("train", manifest, "--allow-outside", *FAST, "--out", run) == 0
     with (run / "skipped.csv").open(newline="") as file:
         skipped = [line["reason"] for line in csv.DictReader(file)]
-    assert skipped == ["a part of its path is longer than file names can be",
+    assert skipped == ["a part of its path is too long for a file name",
                        "the file does not exist"]  # fmt: skip
 
 

@@ -92,10 +92,10 @@ def test_a_folder_becomes_a_run(
     assert josrc("train", digits, "--epochs", "2", "--device", "cpu", "--out", run) == 0
     said = capsys.readouterr().out
     for words in (
-        "300 training images of 5 classes, no test images; which labels are wrong is unknown",
+        "300 training images of 5 classes, no test images; it is not known which labels are wrong",
         "Images per class: digit-",
         "Files skipped, see skipped.csv: 1.",
-        f"Left out, as their names say that they are not pictures: {len(annotated)} .json.",
+        f"Ignored, as their names say that they are not pictures: {len(annotated)} .json.",
         "cnn7 at 8 x 8 pixels; epochs 2; batch size 8",
         "method.smoothing 0.28",
         "The images stay in memory; training takes about",
@@ -260,7 +260,7 @@ def test_a_noise_file_replaces_nothing_but_a_noise_file(
     noisy = ["--noise", "symmetric", "--rate", "0.2"]
     for options in ([], noisy):
         assert josrc("noise", digits, *options, "--out", ours) == 0
-    assert "labels as they came, " in capsys.readouterr().out
+    assert "original labels, " in capsys.readouterr().out
 
 
 def test_a_noise_file_for_a_manifest_that_needs_explaining(digits: Path, tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ OTHERS_NOTE = (
 OWN_NOTES = {
     "digits": "JoCoR's weight and Jo-SRC's smoothing were chosen on this same noise, so this is a "
     "demonstration and no benchmark.",
-    "others-c": f"{OTHERS_NOTE}1. No image of this data is out of distribution.",
+    "others-c": f"{OTHERS_NOTE}1. No image in this data is out of distribution.",
     "others-o": f"{OTHERS_NOTE}2.",
 }
 

@@ -144,7 +144,7 @@ def check_groups(path: str, file: Any, column: str) -> None:
             raise UserError(
                 f"{path}: the {group.num_rows:,} images of row group {number} take "
                 f"{size / 2**30:.1f} GiB, and josrc reads one at a time, up to "
-                f"{LARGEST_GROUP / 2**30:.0f} GiB. Write it with fewer rows in each: "
+                f"{LARGEST_GROUP / 2**30:.0f} GiB. Write it with fewer rows per group: "
                 "row_group_size=100."
             )
 
@@ -159,7 +159,7 @@ def read_row(path: str, row: int, column: str = "") -> bytes:
         raise UnreadableImageError(f"damaged: {clipped(str(error), MAX_TEXT_LENGTH)}") from None
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     if content is None:
-        raise UnreadableImageError("its row holds no bytes")
+        raise UnreadableImageError("its row contains no bytes")
     if len(content) > LARGEST_IMAGE:
         raise UnreadableImageError(f"larger than {LARGEST_IMAGE >> 20} MiB")
     return bytes(content)

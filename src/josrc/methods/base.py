@@ -116,7 +116,7 @@ class Method(nn.Module):
 
         Args:
             source: the data as it was opened.
-            noisy: whether labels will be changed on purpose, so that the truth may be known then.
+            noisy: whether labels will be corrupted on purpose, so that the truth may be known then.
         """
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:

@@ -103,8 +103,8 @@ def _wants_pretrained(source: Source, asked: ModelConfig, said: Mapping[str, Any
         or not is_pretrained_at_hand(PACKAGED_MODEL)
     ):
         return None
-    return f"the images are large enough to be photographs ({side} pixels) and the weights are "
-    "installed"
+    photographs = f"the images are large enough to be photographs ({side} pixels)"
+    return f"{photographs} and the weights are installed"
 
 
 def _how_much(samples: int, name: str, learned: bool, device: str) -> tuple[str, str | None]:

@@ -53,7 +53,7 @@ def test_a_run_lists_copies_and_warns_of_those_in_the_test_images(
     assert josrc("train", copied, *FAST, where, "--workers", "2", "--out", run) == 0
     said = capsys.readouterr().out
     assert "2 pictures are there more than once, as 5 images; under different labels: 1." in said
-    assert "1 of them are both among the training and the test images" in said
+    assert "1 of them are among both the training and the test images" in said
     with (run / "audit" / "duplicates.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     first, second = (sorted(copied.glob("train/one/0*.png"))[k] for k in (0, 1))

@@ -39,7 +39,7 @@ def test_bad_files_are_left_out_with_a_reason(folder: Path, resident: bool) -> N
     source = source_of(folder, resident=resident)
     assert source.skipped == (
         (str(folder / "cat" / "04.png"), "the file is empty"),
-        (str(folder / "dog" / "notes"), "not an image of a known format"),
+        (str(folder / "dog" / "notes"), "not an image in a known format"),
     )
     kept = [index for index, name in enumerate(whole.ids) if name != "cat/04.png"]
     assert list(source.ids) == [whole.ids[index] for index in kept]
@@ -56,7 +56,11 @@ def test_a_resumed_run_looks_for_no_bad_files_but_leaves_out_those_it_left_out(
     assert list(source.ids) == [name for name in first.ids if name != "cat/02.png"]
     (folder / "dog" / "03.png").unlink()
     (folder / "dog" / "03.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"03\.png could be read before: now the file is empty"):
+    with pytest.raises(
+        UserError,
+        match=r"03\.png could be read before, but now: the file is "
+        r"empty",
+    ):
         source_of(folder, resident=True, known=[])
 
 

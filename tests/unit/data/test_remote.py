@@ -21,11 +21,11 @@ def test_a_local_list_reaches_no_network_without_leave(
     path = tmp_path / "list.csv"
     path.write_bytes(manifest_of([place, other], ["rose", "tulip"]))
     assert josrc("doctor", "data", path) == 2
-    assert "lies outside of" in capsys.readouterr().err
+    assert "is outside" in capsys.readouterr().err
     assert josrc("doctor", "data", path, "--allow-outside") == 0
     path.write_bytes(manifest_of(["http://169.254.169.254/secret", other], ["rose", "tulip"]))
     assert josrc("doctor", "data", path, "--allow-outside") == 2
-    assert "josrc does not open http://" in capsys.readouterr().err
+    assert "josrc does not support http://" in capsys.readouterr().err
 
 
 def test_too_large_an_object_is_not_fetched(

@@ -54,7 +54,7 @@ def test_broken_files_are_listed_and_stop_nothing(
     assert set(found) == set(map(str, files))
     broken = {Path(path).name: row["reason"] for path, row in found.items() if row["reason"]}
     assert broken["empty.jpg"] == "the file is empty"
-    assert broken["notes"] == "not an image of a known format"
+    assert broken["notes"] == "not an image in a known format"
     assert broken["half.png"].startswith("damaged")
     assert len(broken) == 3
     said = capsys.readouterr().out
@@ -99,7 +99,7 @@ def test_files_of_which_none_is_an_image_are_an_error(
         (folder / name).write_text("not a picture")
     assert josrc("predict", finished, folder, "--out", out) == 2
     reasons = {Path(row["path"]).name: row["reason"] for row in rows(out)}
-    assert reasons == dict.fromkeys(("a.dat", "b.png"), "not an image of a known format")
+    assert reasons == dict.fromkeys(("a.dat", "b.png"), "not an image in a known format")
     captured = capsys.readouterr()
     assert "josrc: 0 images predicted, 2 files could not be read" in captured.err
     assert str(out) in captured.err

@@ -124,7 +124,7 @@ def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
     """Arrays of a file by their names."""
     with readable(path), np.load(path, allow_pickle=False) as file:
         for lacking in [name for name in names if name not in file.files]:
-            raise UserError(f"{path} lacks '{lacking}': it holds {', '.join(file.files)}.")
+            raise UserError(f"{path} lacks '{lacking}': it contains {', '.join(file.files)}.")
         return [file[name] for name in names]
 
 

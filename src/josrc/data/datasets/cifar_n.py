@@ -94,7 +94,7 @@ def people_labels(path: Path, true: Labels, classes: int, kind: str) -> Labels:
     differ = int((clean != true).sum())
     if differ:
         raise UserError(
-            f"{path} is in another order than the images: {differ:,} of its {len(true):,} labels "
+            f"{path} is not in the order of the images: {differ:,} of its {len(true):,} labels "
             f"'{CLEAN}' are not theirs.\n{_advice(path, classes)}"
         )
     return given
@@ -117,7 +117,7 @@ def _read(path: Path, classes: int) -> dict[str, Any]:
             f"numbers, which josrc never executes.\n{_advice(path, classes)}"
         ) from None
     if not isinstance(found, dict):
-        raise UserError(f"{path} holds no labels by name.\n{_advice(path, classes)}")
+        raise UserError(f"{path} contains no named labels.\n{_advice(path, classes)}")
     return found
 
 
@@ -141,6 +141,6 @@ def _advice(path: Path, classes: int) -> str:
     """Where the file is to be had, and where it belongs."""
     folder = cifar.torchvision_class(classes).base_folder
     return (
-        f"josrc does not download it. Fetch data/{path.name} from {HOME}, put it beside {folder} "
+        f"josrc does not download it. Fetch data/{path.name} from {HOME}, put it next to {folder} "
         f"in {path.parent}, and pass --data-root {path.parent}."
     )

@@ -42,7 +42,7 @@ def frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
         if missing:
             raise UserError(
                 f"{path} is not COCO: it has no '{min(missing)}'. It needs images, annotations and "
-                "categories. Other JSON is read as JSONL, a row per line."
+                "categories. Other JSON is read as JSONL, with one row per line."
             )
         names = {category["id"]: str(category["name"]) for category in found["categories"]}
         labels: dict[Any, list[str]] = {image["id"]: [] for image in found["images"]}

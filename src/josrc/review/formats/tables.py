@@ -19,7 +19,7 @@ def write_csv_manifest(out: Path, rows: Iterable[CorrectedRow], parted: bool) ->
     """``path``, ``label``, ``id``, ``split`` where there is more than training, and the others.
 
     Returns:
-        Whether any image lies outside of the manifest's folder.
+        Whether any image is outside the manifest's folder.
     """
     header, lines, outside = _table(out, rows, parted)
     with (
@@ -55,7 +55,7 @@ def _array(arrow: Any, cells: list[Any]) -> Any:
 def _table(
     out: Path, rows: Iterable[CorrectedRow], parted: bool
 ) -> tuple[list[str], list[Cells], bool]:
-    """Names of columns, lines, and whether any image lies outside of the manifest's folder."""
+    """Names of columns, lines, and whether any image is outside the manifest's folder."""
     root, outside = out.absolute().parent, False
     own = ["path", "label", "id", "split"][: 4 if parted else 3]
     others: dict[str, None] = {}

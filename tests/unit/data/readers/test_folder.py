@@ -37,7 +37,7 @@ def test_annotations_beside_images_are_no_broken_images(tmp_path: Path) -> None:
     for name in ("loose.png", "notes.txt", ".hidden.png"):
         (tmp_path / name).write_text("beside the classes")
     *_, sentence = describe_left_out(opened(tmp_path).left_out)
-    assert sentence == "Left out, as they are not in a class folder: 1."
+    assert sentence == "Ignored, as they are not in a class folder: 1."
     (tmp_path / "m.csv").write_text("path,label\ncat/1.json,cat\ndog/1.png,dog\n")
     assert list(opened(tmp_path / "m.csv").ids) == ["cat/1.json", "dog/1.png"], "named itself"
 

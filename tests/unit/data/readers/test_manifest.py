@@ -105,8 +105,8 @@ def test_rows_without_a_label_are_skipped_and_told(tmp_path: Path) -> None:
     assert source.skipped == (
         (str(tmp_path / "b"), "it has no label"),
         (str(tmp_path / "d"), "it has no label"),
-        (f"{tmp_path}/", "its row names no file"),
-        (f"{tmp_path}/", "its row names no file"),
+        (f"{tmp_path}/", "its row has no file name"),
+        (f"{tmp_path}/", "its row has no file name"),
     )
 
 
