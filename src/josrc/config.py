@@ -200,7 +200,7 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _annotators_are_told_once(self) -> Self:
         if self.annotator_column and self.annotator_columns:
-            raise ValueError("Give annotator_column or annotator_columns, not both.")
+            raise ValueError("Use annotator_column or annotator_columns, not both.")
         return self
 
     @property
@@ -231,25 +231,27 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:
         if self.noise_file is not None and (self.noise != "none" or self.rate > 0):
-            raise ValueError("A noise file holds the labels: give it, or noise and rate, not both.")
+            raise ValueError(
+                "A noise file already contains the labels: pass it, or noise and rate, not both."
+            )
         if self.noise == "none" and self.rate > 0:
             none = (
                 "Noise 'none' has no rate."
                 if "noise" in self.model_fields_set
                 else "no kind of noise is given."
             )
-            raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, say.")
+            raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, for example.")
         if self.noise in PEOPLE:
             return self._checked_people()
         if self.noise != "none" and "rate" not in self.model_fields_set:
-            raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, say.")
+            raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, for example.")
         return self
 
     def _checked_people(self) -> Self:
         """These settings, if the noise is labels that people gave to this very data."""
         if PEOPLE[self.noise] != self.name:
             raise ValueError(
-                f"Noise '{self.noise}' stands for labels that people gave to "
+                f"Noise '{self.noise}' means labels that people gave to"
                 f"{PEOPLE[self.noise]}, not to {self.name}."
             )
         if self.rate > 0:

@@ -23,9 +23,9 @@ ADVICE = {
     "run.",
     errno.ENOSPC: ROOM,
     errno.EDQUOT: ROOM,
-    errno.EISDIR: "Name a file in it, or another one.",
+    errno.EISDIR: "Give a file inside it, or another path.",
     errno.ENOTDIR: "Choose another place: a part of this path is a file, not a folder.",
-    errno.EEXIST: "Choose another name: this one is taken by something else.",
+    errno.EEXIST: "Choose another name: this one is already used.",
     errno.ENOENT: "Check that it is spelled correctly and still there.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EXDEV: "Hard links don't work across disks: use --link sym or --copy.",
@@ -72,7 +72,7 @@ def check_run(folder: Path) -> None:
     told = f"{folder / 'config.yaml'} does not exist: {folder} is not a josrc run folder."
     images = folder.is_dir() and any(entry.is_dir() for entry in folder.iterdir())
     if images or folder.is_file():
-        told += f" To judge the labels of images without training: {command('scan', folder)}"
+        told += f" To judge labels without training: {command('scan', folder)}"
     raise UserError(told)
 
 

@@ -74,7 +74,7 @@ def test_wrong_labels_and_foreign_pictures_are_found(
     # Only where there is evidence for it: rather called mislabelled than foreign without.
     assert len(foreign & called) / len(called) > 0.8
     assert len(foreign & called) / len(foreign) > 0.6
-    held_out = [row for row in rows.values() if row["reason"].startswith("Held out of training")]
+    held_out = [row for row in rows.values() if row["reason"].startswith("Held out from training")]
     assert len(held_out) == pytest.approx(0.1 * len(rows), rel=0.1)
 
     before = (run / "audit" / "verdicts.csv").read_text()

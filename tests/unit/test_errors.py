@@ -43,7 +43,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("folder.npz", "{home}/folder.npz can't be used: A folder is where a file should go. Name"),
+        (
+            "folder.npz",
+            "{home}/folder.npz can't be used: There is a folder where the file should go. Name",
+        ),
         ("file/n.npz", "{home}/file can't be used: File exists. Choose another name"),
         ("file/a/n.npz", "{home}/file/a can't be used: Not a directory. Choose another place"),
         ("n" * 300 + ".npz", "can't be used: File name too long. Choose a shorter name."),

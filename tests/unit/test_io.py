@@ -20,6 +20,6 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_its_place_is_told_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError, match="A folder is where a file should go"):
+    with pytest.raises(IsADirectoryError, match="There is a folder where the file should go"):
         write_text(tmp_path, "text")
     assert not list(tmp_path.iterdir())

@@ -198,15 +198,15 @@ def create_stepper(
     """
     on_gpu = state.device.type == "cuda"
     if engine == "captured" and not on_gpu:
-        raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
-    if engine == "captured" and world() > 1:
         raise UserError(
-            "The captured engine supports one process only. With several, use engine auto."
+            "The captured engine replays CUDA graphs and needs a GPU. Use --engine auto."
         )
+    if engine == "captured" and world() > 1:
+        raise UserError("The captured engine supports only a single process. Use --engine auto.")
     if engine == "eager" or not on_gpu:
         return state.train_step
     if world() > 1:
-        notice("With several processes, steps run eagerly: capture supports one only.")
+        notice("With several processes, steps run eagerly: capture supports only one.")
         return state.train_step
     captured = CapturedStepper(state)
     state.tester = CapturedTester(captured.pool, captured.stream, notice)

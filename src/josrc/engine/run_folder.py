@@ -118,7 +118,9 @@ class RunFolder:
     def read_skipped(self) -> list[str]:
         """Paths of the files that gave no image."""
         if not self.skipped.is_file():
-            raise UserError(f"{self.skipped} is missing: so which files the run uses is unknown.")
+            raise UserError(
+                f"{self.skipped} is missing, so it is not known which files the run uses."
+            )
         with (
             readable(regular(self.skipped)),
             self.skipped.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
@@ -141,7 +143,7 @@ class RunFolder:
             if not link.resolve().is_relative_to(home):
                 raise UserError(
                     f"{link} is a link that leads out of the run folder, to {link.resolve()}: "
-                    "josrc would write there. Put what it leads to in its place."
+                    "josrc would write there. Replace the link with its target."
                 )
 
     def clear(self) -> None:
@@ -217,8 +219,8 @@ class RunFolder:
             raise UserError(f"{path} can't be opened: {error}. Move it away.") from None
         if count:
             raise UserError(
-                f"{self.path} holds {count:,} decisions of a review, which would be lost. Name "
-                "another --out, and carry them over later: josrc review NEW --decisions-of "
+                f"{self.path} contains {count:,} review decisions, which would be lost. Name "
+                "another --out, and copy them over later: josrc review NEW --decisions-of "
                 f"{shlex.quote(str(self.path))}"
             )
 

@@ -70,13 +70,13 @@ class AnswerTally:
         lines = [
             f"{file}: {self.tasks:,} tasks, {sum(self.outcomes.values()):,} answered"
             f"{by}{f' ({parts})' if parts else ''}.",
-            f"{self.taken:,} decisions taken over, {self.same:,} were here already, "
-            f"{self.older:,} are older than the decision here.",
+            f"{self.taken:,} decisions imported, {self.same:,} were already here, "
+            f"{self.older:,} are older than the decisions here.",
         ]
         if self.copies:
-            lines.append(f"{self.copies:,} of them are exact copies, decided with their image.")
+            lines.append(f"{self.copies:,} of them are for exact copies, decided together.")
         if self.several:
-            lines.append(f"{self.several:,} images had several annotations: the newest counts.")
+            lines.append(f"{self.several:,} images had several annotations: the newest one counts.")
         if self.unanswered:
             lines.append(f"{self.unanswered:,} tasks were skipped or have no saved answer.")
         if self.unmatched:
@@ -85,7 +85,7 @@ class AnswerTally:
         if self.unknown:
             named = _some(sorted(set(self.unknown)))
             lines.append(
-                f"{len(self.unknown):,} answers name a class that this run does not have: {named}"
+                f"{len(self.unknown):,} answers have a class that this run does not have: {named}"
             )
         return "\n".join(lines)
 

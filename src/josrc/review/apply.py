@@ -34,7 +34,7 @@ from josrc.runs.snapshot import OpenRun, check_place, find_moved, open_run
 from josrc.verdicts.judge_run import unlearned_warning
 from josrc.verdicts.table import verdicts_of
 
-LEFT_OUT = "Missing images are left out. So are new ones: nothing is known about them."
+LEFT_OUT = "Missing images are left out, and so are new ones, which have no verdicts."
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Target:
     def check(self) -> None:
         """Raise an error unless the name fits what is written."""
         if self.to is not None and self.to not in FORMATS:
-            raise UserError(f"--to {self.to} is not a format.{closest(self.to, FORMATS)}")
+            raise UserError(f"--to {self.to} is not a known format.{closest(self.to, FORMATS)}")
         if self.link is not None and self.to not in (None, "hf"):
             raise UserError(f"--to {self.to} writes a file: --copy and --link are for folders.")
         suffix = SUFFIXES.get(self.to or "csv")
@@ -235,6 +235,6 @@ def protect(out: Path, folder: RunFolder, config: RunConfig, writes_folder: bool
         if target == original or target in original.parents:
             raise UserError(f"{out} is or contains the original {original}. Name another --out.")
         if writes_folder and original.is_dir() and original in target.parents:
-            raise UserError(f"{out} lies inside the original data. Name another --out.")
+            raise UserError(f"{out} is inside the original data. Name another --out.")
     if target == run or run in target.parents or target in run.parents:
-        raise UserError(f"{out} lies inside the run folder, or contains it. Name another --out.")
+        raise UserError(f"{out} is inside the run folder, or contains it. Name another --out.")

@@ -38,8 +38,8 @@ MIN_EPOCHS_TO_TRUST = 10
 MAX_CHANCE_SHARE = 0.003
 # What is said where planted errors are of no use.
 UNLIKE_PLANTED = (
-    "Errors were planted, but can't be used here: the wrong labels are not like them, as where "
-    "one class is given for another again and again."
+    "Errors were planted, but they can't be used here: the wrong labels are of a different kind, "
+    "such as one class systematically labelled as another."
 )
 # Where estimates of the noise differ by more, both are reported.
 MIN_WIDE_INTERVAL = 0.1
@@ -270,16 +270,16 @@ def unlearned_warning(summary: Mapping[str, Any]) -> str | None:
     rest = f"of all others {100 * others:.0f} %"
     if len(found) == 1:
         return (
-            f"Of the images labelled {names[0]} {shares[0]} look wrong, {rest}. Maybe the network "
-            "has not learned this class: look at its images before you follow its verdicts."
+            f"Of the images labelled {names[0]} {shares[0]} look wrong, {rest}. The network may "
+            "not have learned this class: look at its images before you follow its verdicts."
         )
     listed = [f"{name} ({share})" for name, share in zip(names, shares, strict=False)]
     more = len(found) - len(listed)
     *first, last = [*listed, f"{more:,} more"] if more else listed
-    where = " Those of all classes: noise_rate in audit/summary.json." if more else ""
+    where = " For all classes, see noise_rate in audit/summary.json." if more else ""
     return (
         f"Of the images labelled {', '.join(first)} and {last} most look wrong, {rest}.{where} "
-        "Maybe the network has not learned these classes: look at their images before you follow "
+        "The network may not have learned these classes: look at their images before you follow "
         "their verdicts."
     )
 
@@ -301,7 +301,7 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
         return found
     return (
         f"{found}\nAn estimated {100 * span[0]:.0f} to {100 * span[1]:.0f} % of the labels are "
-        "wrong: hard images are accused too. Look at the most certain verdicts first."
+        "wrong, as hard images are accused, too. Look at the most certain verdicts first."
     )
 
 
@@ -314,7 +314,7 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
     planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
     shares = [
         f"{100 * planted[sort]['found'] / max(planted[sort]['count'], 1):.0f} % of {title}"
-        for sort, title in (("any", "those of any sort"), ("look_alike", "those that look alike"))
+        for sort, title in (("any", "the random ones"), ("look_alike", "the look-alikes"))
     ]
     said = f"Of {planted['count']:,} planted errors, {' and '.join(shares)} were found."
     if nothing_stands_out(summary):
@@ -324,7 +324,7 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
     span = "" if summary.get("known_noise_rate") is not None else f" ({low:.1f} to {high:.1f})"
     precision = summary.get("estimated_precision")
     right = (
-        f", and of the {accused:,} that are accused {100 * precision:.0f} %" if precision else ""
+        f", and of the {accused:,} that are accused, {100 * precision:.0f} %" if precision else ""
     )
     return f"{rate}{span}{right}. {said}"
 

@@ -112,7 +112,7 @@ def test_the_round_trip_loses_nothing(
     assert josrc("decisions", run, "--from", home / "export.json") == 0
     said = capsys.readouterr().out
     assert f"{len(rows):,} tasks, 10 answered" in said
-    assert "10 decisions taken over, 0 were here already, 0 are older" in said
+    assert "10 decisions imported, 0 were already here, 0 are older" in said
     assert "1 images had several annotations" in said
     assert f"{len(rows) - 10:,} tasks were skipped" in said
     assert "match no image" not in said
@@ -122,7 +122,7 @@ def test_the_round_trip_loses_nothing(
     assert all(who and when for who, when in store.origins().values())
     store.close()
     assert josrc("decisions", run, "--from", home / "export.json") == 0
-    assert "0 decisions taken over, 10 were here already" in capsys.readouterr().out
+    assert "0 decisions imported, 10 were here already" in capsys.readouterr().out
 
     # The corrected data set has every other image, id, label and column, and trains.
     clean = home / "photos" / "clean.csv"

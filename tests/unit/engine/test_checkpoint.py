@@ -72,7 +72,7 @@ def test_a_damaged_checkpoint_is_answered_with_the_one_before(
         cut.write_bytes(newest.read_bytes()[: int(share * newest.stat().st_size)])
         say_once.cache_clear()
         assert josrc("resume", again, "--quiet") == 0
-        assert "Going on with the previous one, of epoch 2:" in capsys.readouterr().err
+        assert "Continuing with the previous one, from epoch 2:" in capsys.readouterr().err
         assert not (again / "checkpoint" / "before.safetensors").exists(), "the run has ended"
         for name in ("weights/last.safetensors", "weights/best.safetensors", "audit/verdicts.csv"):
             assert (again / name).read_bytes() == (whole / name).read_bytes()

@@ -149,7 +149,7 @@ def test_a_fall_is_told_where_there_is_nothing_to_test_on(tmp_path: Path) -> Non
 
     made.state.begin_epoch = begin_epoch  # type: ignore[method-assign]
     summary = made.run()
-    assert "Agreement with the labels it is trained on fell from" in heard.texts[0]
+    assert "Agreement with the training labels fell from" in heard.texts[0]
     assert "(epoch 12)" in heard.texts[0]
     assert summary["fell"] is True
 
@@ -164,8 +164,8 @@ def test_a_class_that_takes_over_is_named(tmp_path: Path) -> None:
     (text,) = heard.texts
     given = 100 * (made.source.given == 5).mean()
     assert (
-        f"'5' takes over: 100 % of the training images are predicted to be in this class, "
-        f"and {given:.0f} %" in text
+        f"'5' takes over: 100 % of the training images are predicted as this class, but "
+        f"only {given:.0f} %" in text
     )
     assert summary["overtaken_by"] == "5"
     assert "fell" not in summary

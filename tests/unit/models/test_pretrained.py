@@ -74,7 +74,11 @@ def test_a_package_of_other_weights_is_told(
 ) -> None:
     torch.save({"a": torch.zeros(3)}, tmp_path / "w.pth")
     monkeypatch.setattr(pretrained, "_packaged", lambda: tmp_path / "w.pth")
-    with pytest.raises(UserError, match=r"w\.pth does not hold the weights of .*force-reinstall"):
+    with pytest.raises(
+        UserError,
+        match=r"w\.pth does not contain the weights of "
+        r".*force-reinstall",
+    ):
         create_model(LITE, 3, pretrained=True)
 
 
@@ -114,7 +118,7 @@ def test_without_weights_and_network_the_answer_says_what_to_fetch() -> None:
         (["scan", ".", "--model", "resnet18"], "timm/resnet18.a1_in1k/resolve/main/model.safe"),
         (["train", ".", "--model", "resnet18", "--pretrained"], "pass the file with --weights"),
         (["scan", ".", "--weights", "nothing.pth"], "Weights file nothing.pth does not exist."),
-        (["audit", "."], "To judge the labels of images without training: josrc scan ."),
+        (["audit", "."], "To judge labels without training: josrc scan ."),
         (["review", "."], "is not a josrc run folder"),
     ],
 )

@@ -92,7 +92,7 @@ def test_verdicts_relabel_and_leave_removals_to_people(
     said = capsys.readouterr().out
     assert "12 relabelled (12 by verdict), 2 removed (2 by decision), 1 kept" in said
     assert (
-        "1 more would be removed by verdict (with --auto-remove). Decide on them: "
+        "1 more would be removed by verdict (with --auto-remove). To decide on them: "
         f"josrc review {reviewed}\n" in said
     )
     options[1] = "0.6"  # it is 0.59 sure
@@ -109,8 +109,8 @@ def test_a_confidence_that_hardly_a_verdict_has_is_told_with_lower_ones(
     decide(reviewed, ([0], "keep"))
     out = reviewed.parent / "clean.csv"
     for auto, told in (
-        ("0.99", "0 of 11 verdicts against a label that nobody has decided on have a "
-         "confidence of at least 0.99. More with --auto 0.9 (2), 0.8 (5), 0.7 (8), 0.6 (11).\n"),
+        ("0.99", "0 of 11 verdicts against undecided labels have a confidence of at "
+         "least 0.99. More with --auto 0.9 (2), 0.8 (5), 0.7 (8), 0.6 (11).\n"),
         ("0.98", "1 of 11 verdicts"),
         ("0.9", ""),  # two of eleven are enough
     ):  # fmt: skip

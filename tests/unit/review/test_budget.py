@@ -91,8 +91,8 @@ def test_the_end_says_what_was_corrected_and_what_is_left(reviewed: Path, servin
     # four were wrong, a little more.
     assert text.startswith(
         "4 of 4 looks are done, and 4 labels corrected, copies included; about 4 were "
-        "expected in all. About 18 wrong labels are expected among the 20 that nobody has "
-        "decided on. Another hundred looks are expected to correct about 18"
+        "expected in all. About 18 wrong labels are expected among the 20 undecided images. "
+        "Another hundred looks are expected to correct about 18"
     )
     server.send_signal(signal.SIGINT)
     said = server.stdout.read()

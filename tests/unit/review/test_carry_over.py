@@ -52,8 +52,8 @@ def test_a_second_round_begins_with_the_decisions_of_the_first(
     assert josrc("apply", again, "--decisions-of", reviewed, "--out", second) == 0
     said = capsys.readouterr().out
     assert (
-        f"Took 2 decisions over from {reviewed}. Not taken: 1 on images that are not in this run.\n"
-        in said
+        f"Took 2 decisions over from {reviewed}. Not copied: 1 on images that are not in this "
+        f"run.\n" in said
     )
     assert "0 relabelled, 0 removed, 2 kept (2 by decision), 21 undecided" in said
     assert {row["id"]: row["label"] for row in read(second)} == {
@@ -69,7 +69,7 @@ def test_on_the_same_labels_the_same_is_decided_again(
     assert josrc("apply", twin, "--decisions-of", reviewed, "--out", twin.parent / "c.csv") == 0
     said = capsys.readouterr().out
     assert (
-        f"Took 3 decisions over from {reviewed}. Not taken: 1 on images that already have a "
+        f"Took 3 decisions over from {reviewed}. Not copied: 1 on images that already have a "
         "decision here" in said
     )
     assert "2 relabelled (2 by decision), 2 removed (2 by decision), 0 kept" in said
@@ -86,7 +86,7 @@ def test_a_training_never_replaces_decisions(
     assert josrc(*command) == 2
     assert (
         f"{reviewed} holds 1 decisions of a review, which would be lost. Name another --out, and "
-        f"carry them over later: josrc review NEW --decisions-of {reviewed}"
+        f"copy them over later: josrc review NEW --decisions-of {reviewed}"
         in capsys.readouterr().err
     )
     assert outcomes(reviewed) == {1: ("keep", None)}

@@ -29,7 +29,7 @@ def test_label_studio_gets_the_looks_of_a_review_in_their_order(
     tasks = tasks_of(with_copies, 6)
     # Every p_clean is 0.1: seven labels of six looks, as the first image is there twice.
     said = capsys.readouterr().out
-    assert "6 looks, together expected to correct about 6 labels. After them: About 15" in said
+    assert "6 looks, expected to correct about6 labels in total. After that: About 15" in said
     assert "Another hundred looks are expected to correct about 15" in said
     store = Store(with_copies / "audit")
     names = {row: name for row, name, _, _ in store.samples()}
@@ -54,7 +54,7 @@ def test_an_answer_holds_for_exact_copies_which_were_not_handed_over(
         capsys.readouterr()
         assert josrc("decisions", with_copies, "--from", back) == 0
         said = capsys.readouterr().out
-        assert f"{taken} decisions taken over, {held} were here already, 0 are older" in said
+        assert f"{taken} decisions imported, {held} were already here, 0 are older" in said
         assert "1 of them are exact copies, decided with their image" in said
     store = Store(with_copies / "audit")
     assert {row: decision for row, (_, decision) in store.decisions().items()} == {

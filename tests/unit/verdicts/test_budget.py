@@ -148,14 +148,14 @@ def test_what_is_left_and_when_looking_no_longer_pays() -> None:
     plan = LookPlan(np.arange(500), gains, {}, {}, 500, float(gains.sum()))
     assert plan.pays(0) == 200
     assert plan.outlook() == (
-        "About 165 wrong labels are expected among the 500 that nobody has decided on. Another "
-        "hundred looks are expected to correct about 100; after 200 more, a hundred correct fewer "
-        "than 10."
+        "About 165 wrong labels are expected among the 500 undecided images. Another hundred "
+        "looks are expected to correct about 100; after 200 more, a hundred looks correct "
+        "fewer than 10."
     )
     assert plan.outlook(200) == (
-        "About 15 wrong labels are expected among the 300 that nobody has decided on. Another "
-        "hundred looks are expected to correct about 5: fewer than 10, so they are hardly worth "
-        "it."
+        "About 15 wrong labels are expected among the 300 undecided images. Another hundred "
+        "looks are expected to correct about 5: fewer than 10, so they are hardly worth "
+        "the effort."
     )
 
 

@@ -35,7 +35,7 @@ def test_reasons_are_sentences_about_the_sample(made: Made) -> None:
         "in 6 % of its looks.",
         'In the last epochs the model saw "dog" in 97 % of its looks and "cat", the given label, '
         "in none.",
-        "In the last epochs the model could not tell what this is: its best guess had 31 % on "
+        "In the last epochs the model was uncertain: its best guess had 31 % on "
         f"average, against {reference} for images whose label it believes.",
         'In its first 3 looks the model saw "cat", the given label, in all of its looks.',
         "The model has not seen this image yet.",
@@ -49,7 +49,7 @@ def test_reasons_of_held_out_images_say_that_they_were_held_out(made: Made) -> N
     findings = held_out_findings(predicted, given)
     verdicts = judge_held_out(findings, given, reference)
     first, second, third = reasons(verdicts, findings, given, NAMES)
-    start = "Held out of training; the final model"
+    start = "Held out from training; the final model"
     assert first == f'{start} gives 80 % to "cat", the given label, and 20 % to "dog".'
     assert second == f'{start} gives 90 % to "dog", and 5 % to "cat", the given label.'
-    assert third.startswith(f"{start} can't tell what this is: its best guess has 30 %, against")
+    assert third.startswith(f"{start} is uncertain: its best guess has 30 %, against")

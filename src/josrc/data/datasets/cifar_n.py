@@ -113,7 +113,7 @@ def _read(path: Path, classes: int) -> dict[str, Any]:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch has no list of what a file that is damaged raises
         raise UserError(
-            f"{path} can't be read as labels: it is damaged, or holds Python objects other than "
+            f"{path} can't be read as labels: it is damaged, or contains Python objects other than "
             f"numbers, which josrc never executes.\n{_advice(path, classes)}"
         ) from None
     if not isinstance(found, dict):

@@ -68,7 +68,7 @@ class LoggerGuard(Listener):
         except Exception as error:  # of another library: anything may be
             self.failed = True
             why = " ".join(str(error).split())[:200] or type(error).__name__
-            self.tell(f"--log {self.name} failed, and gets nothing more of this run: {why}")
+            self.tell(f"--log {self.name} failed and will not log the rest of this run: {why}")
 
     def started(self, epochs: int, done: int) -> None:
         """Hand it on."""

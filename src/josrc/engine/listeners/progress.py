@@ -78,8 +78,9 @@ class SlowRunHint(Listener):
         if an_epoch * (self.epochs - self.done) > self.LONG:
             left = an_epoch * (self.epochs - self.done - 1)
             self.teller.noticed(
-                f"{duration(left)} left on this CPU. Fewer --epochs, a smaller --image-size, a "
-                "smaller network (--model; for cnn7 model.width=0.5) or a GPU would shorten it."
+                f"{duration(left)} left on this CPU. To shorten this, use fewer --epochs, a "
+                "smaller --image-size, a smaller network (--model; for cnn7 model.width=0.5) or "
+                "a GPU."
             )
 
 

@@ -81,5 +81,5 @@ def check_bearable(cells: Iterable[str]) -> None:
             why = "it is not valid UTF-8"
         if why:
             raise UserError(
-                f"A manifest can't hold {cell!r}: {why}. Write a folder: --copy or --link."
+                f"A manifest can't contain {cell!r}: {why}. Write a folder: --copy or --link."
             )

@@ -120,7 +120,7 @@ def write_report(
     if samples and not any("image" in sample for sample in samples):
         where = samples[0]["path"]
         raise NoPicturesError(
-            f"No image that the report would show can be read{f', such as {where}' * bool(where)}: "
+            f"None of the images for the report can be read{f', such as {where}' * bool(where)}: "
             f"{path} is unchanged. If the images have moved: "
             f"{command('report', folder.path)} --data-root NEW"
         )

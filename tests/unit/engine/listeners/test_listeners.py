@@ -144,6 +144,6 @@ def test_a_tracker_that_fails_never_ends_a_training(
         main(["train", "digits-o", *words, "--out", str(run)])
     assert not end.value.code
     said = capsys.readouterr().err
-    assert said.count("--log tensorboard failed, and gets nothing more of this run: ") == 1
+    assert said.count("--log tensorboard failed and will not log the rest of this run: ") == 1
     assert "the account is full" in said
     assert (run / "summary.json").is_file()

@@ -29,7 +29,7 @@ def test_a_parquet_file_keeps_all_columns(listed: Path) -> None:
 def test_what_does_not_fit_is_refused(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
         (["--to", "coco", "a.csv"], "a.csv does not end in .json"),
-        (["--to", "cocoa", "a.json"], "--to cocoa is not a format. Did you mean 'coco'?"),
+        (["--to", "cocoa", "a.json"], "--to cocoa is not a known format. Did you mean 'coco'?"),
         (["--to", "coco", "a.json", "--copy"], "--copy and --link are for folders"),
         ([], "Name one file or folder to write"),
         (["a.csv", "--out", "b.csv"], "Name one file or folder to write"),
