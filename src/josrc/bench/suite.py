@@ -74,7 +74,7 @@ def find_runs(
     files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
     absent = [m for m in choose_methods(suite, methods, recipe) if m not in method_names()]
     if absent:
-        say(console, f"Left out, since josrc does not have them yet: {', '.join(absent)}.")
+        say(console, f"Left out, because josrc does not have them: {', '.join(absent)}.")
     if _is_trial(suite, options, weights):  # which must never pass for the paper's run
         results, scratch = results / "trial", scratch / "trial"
     epochs = options.get("epochs")
@@ -116,7 +116,7 @@ def run_suite(suite: str, *, console: Console, minutes: float | None = None, **a
             stop.advise("Run the same command again to continue.")
             raise
     if elsewhere:
-        say(console, f"Being made by other processes: {elsewhere} of the runs.")
+        say(console, f"In progress in other processes: {elsewhere} of the runs.")
 
 
 def find_missing(
@@ -137,7 +137,7 @@ def find_missing(
             if not is_made(results, key, epochs):
                 missing.append(key)
         except UserError as error:
-            problems.append(f"Left out: {error}. Delete it to make it again.")
+            problems.append(f"Left out: {error}. Delete it to run it again.")
     done = len(keys) - len(missing) - len(problems)
     say(console, f"{planned}, {done} of them already done.")
     for problem in problems:

@@ -68,7 +68,7 @@ def _check_folder(path: Path) -> None:
     foreign = sorted({entry.name for entry in path.iterdir()} - OWN_NAMES) if path.is_dir() else []
     if foreign:
         raise UserError(
-            f"{path} holds {foreign[0]}, which is not part of a sweep. Name another --out."
+            f"{path} contains {foreign[0]}, which is not part of a sweep. Name another --out."
         )
 
 
@@ -81,7 +81,7 @@ def _announce(
         said += (
             "\n"
             f"Runs are compared by {plan.metric} ({METRICS[plan.metric]}), never by test "
-            "accuracy: test images can't judge what they have chosen."
+            "accuracy: test images can't be used both to choose and to judge."
         )
     say(console, said)
 

@@ -54,7 +54,7 @@ def test_processes_share_a_suite(
         text = run(tmp_path)
     assert "josrc cifar80n-o Asym-40 seed 0: " in text
     assert "(run 1 of 1)" in text
-    assert "Being made by other processes: 1 of the runs." in text
+    assert "In progress in other processes: 1 of the runs." in text
     assert not file.exists()
 
     # And one that the other process ends after this one has looked for what is missing.
@@ -238,7 +238,7 @@ def test_methods_that_josrc_lacks_are_left_out_with_a_line(
     asked = Asked(monkeypatch)
     log = run(tmp_path, methods=None, cells=["symmetric-0.2"], options={})
     missing = "decoupling, coteaching, coteaching-plus, jocor"
-    assert f"Left out, since josrc does not have them yet: {missing}." in log
+    assert f"Left out, because josrc does not have them: {missing}." in log
     assert [asked["method"] for asked in asked.runs] == ["standard", "josrc"]
 
 

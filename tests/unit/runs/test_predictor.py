@@ -184,8 +184,8 @@ DAMAGES = {
     halved: "it lacks network",
     of_another_network: "it holds second_network.head.0.weight, which these networks don't have",
     of_another_shape: "has shape",
-    not_a_number: "holds NaN or infinite numbers",
-    infinite: "holds NaN or infinite numbers",
+    not_a_number: "contains NaN or infinite numbers",
+    infinite: "contains NaN or infinite numbers",
 }
 
 

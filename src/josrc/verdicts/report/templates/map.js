@@ -176,7 +176,7 @@
     const held = rows.filter((number) => samples.has(number)).length;
     const parts = counts.map((n, verdict) => n && `${whole(n)} ${report.spoken(verdict)}`).filter(Boolean);
     byId("marked").textContent = `${whole(rows.length)} marked: ${parts.join(", ")}. `
-      + (held ? `The gallery holds ${whole(held)} of them.` : "The gallery holds none of them.");
+      + (held ? `The gallery contains ${whole(held)} of them.` : "The gallery contains none of them.");
     byId("map-images").hidden = !held;
     byId("map-reset").hidden = false;
     report.set({ view: "all", given: -1, suggested: -1, words: "", region: new Set(rows) });
