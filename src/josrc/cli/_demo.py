@@ -48,7 +48,7 @@ def demo_pictures(out: Path | None, console: Console) -> Run:
     right = sum(classes[name][1] == suggested for name, suggested in found)
     say(
         console,
-        f"{len(rows)} labels are accused, {len(found)} of them wrong in truth: {len(found)} of "
+        f"{len(rows)} labels are accused, {len(found)} of them actually wrong: {len(found)} of "
         f"{len(wrong)} were found, {right} with the right suggestion.\n"
         f"See them, in a browser: {run.path / 'audit' / 'report.html'}\n"
         f"Decide on them (extra review): {command('review', run.path)}\n"
@@ -82,7 +82,7 @@ def write_pictures(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def _doubted(rows: Iterable[tuple[str, str]], classes: dict[str, tuple[str, str]]) -> Table:
-    table = Table("picture", "label", "suggested", "in truth", title="The most suspicious labels")
+    table = Table("picture", "label", "suggested", "actually", title="The most suspicious labels")
     for name, suggested in rows:
         given, label = classes[name]
         table.add_row(Path(name).stem, given, suggested or "none of them", label)

@@ -352,7 +352,9 @@ def _check_sections(layer: Mapping[str, Any]) -> None:
             if "name" in model.model_fields:
                 raise UserError(f"'{key}' is a section: write {key}.name={value} to choose it.")
             first = next(iter(model.model_fields))
-            raise UserError(f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., say.")
+            raise UserError(
+                f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., for example."
+            )
         if not section and isinstance(value, Mapping):
             raise UserError(f"Unknown key '{key}.{next(iter(value), '')}': {key} is not a section.")
 

@@ -36,7 +36,7 @@ def test_most_of_the_wrong_labels_are_found_and_counted(
     assert josrc("demo", "--out", tmp_path) == 0
     told = capsys.readouterr().out
     counts = re.search(
-        r"(\d+) labels are accused, (\d+) of them wrong in truth: \d+ of (\d+) were found", told
+        r"(\d+) labels are accused, (\d+) of them actually wrong: \d+ of (\d+) were found", told
     )
     assert counts is not None, told
     accused, right, wrong = (int(count) for count in counts.groups())

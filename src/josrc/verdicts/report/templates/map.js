@@ -136,8 +136,8 @@
       make("bdi", "name", name));
     // Beside the point, on the side that has more room.
     const box = hovered.getBoundingClientRect();
-    const beside = left[i] > side / 2 ? left[i] - box.width - 14 : left[i] + 14;
-    hovered.style.left = `${Math.max(0, Math.min(side - box.width, beside))}px`;
+    const edge = left[i] > side / 2 ? left[i] - box.width - 14 : left[i] + 14;
+    hovered.style.left = `${Math.max(0, Math.min(side - box.width, edge))}px`;
     hovered.style.top = `${Math.max(0, Math.min(side - box.height, up[i] - box.height / 2))}px`;
   }
 
