@@ -188,7 +188,7 @@ MISTAKES = {
     "no noise file": (["train", "digits-o", "--noise-file", "no.npz"], "no.npz does not exist"),
     "label range": (["train", "digits-o", "--noise-file", "eights.npy"], "out of range"),
     "label count": (["train", "digits-o", "--noise-file", "short.npy"], "10 labels"),
-    "noise suffix": (["noise", "digits-o", "--out", "noise.txt"], "ends in .npz"),
+    "noise suffix": (["noise", "digits-o", "--out", "noise.txt"], "must end in .npz"),
     "no such run": (["resume", "nowhere"], "not a josrc run folder"),
     "no weights": (["train", "digits-o", "--weights", "no.pt"], "no.pt does not exist"),
     "unknown recipe": (["recipes", "cifar"], "There is no recipe 'cifar'"),

@@ -160,12 +160,14 @@ def test_wrong_credentials_are_told(
 ) -> None:
     check_from_now_on(address, 0)
     try:
-        assert "no permission, look at your credentials" in refused(capsys, "s3://flowers/list.csv")
+        assert "permission denied, check your credentials" in refused(
+            capsys, "s3://flowers/list.csv"
+        )
         s3fs.S3FileSystem.clear_instance_cache()
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.delenv(name)
         told = refused(capsys, "s3://flowers/list.csv")
-        assert "no permission, look at your credentials" in told
+        assert "permission denied, check your credentials" in told
     finally:
         check_from_now_on(address, 1_000_000)
 

@@ -228,8 +228,8 @@ def test_missing_labels_are_a_value_error(labels: object) -> None:
         (X, Y[:9], "240 images and 9 labels"),
         (X[:9], ["a"] * 9, "one class, 'a'"),
         (["a.png", "a.png"], ["x", "y"], "same id 'a.png'"),
-        (["a.png", "b.png"], ["x", "y"], "holds no image"),
-        (X[:0], [], "holds no image"),
+        (["a.png", "b.png"], ["x", "y"], "contains no images"),
+        (X[:0], [], "contains no images"),
         (X[:4], ["a", None, "b", float("nan")], "2 of 4 labels are missing .* image 1,"),
     ],
 )

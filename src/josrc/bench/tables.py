@@ -207,7 +207,8 @@ def selection_table(name: str, results: Results) -> TableView:
         "Precision of Jo-SRC's ID and OOD selection on CIFAR80N-O (Table 5)",
         "In %. The paper does not say what its best epoch is, so its number is next to two of "
         "ours: our precision in the epoch of the best test accuracy, and the highest of an epoch "
-        f"after the warm-up in which at least {MIN_SELECTED} samples were selected, with how many these "
+        f"after the warm-up in which at least {MIN_SELECTED} samples were selected, with how "
+        f"many these "
         "were (the fewest over the runs). In the released code there is no such group during the "
         "warm-up, and the precision of a handful says little.",
         ("noise", "samples", "last epoch", "best: best accuracy", "best: highest precision"),

@@ -122,7 +122,7 @@ def test_the_round_trip_loses_nothing(
     assert all(who and when for who, when in store.origins().values())
     store.close()
     assert josrc("decisions", run, "--from", home / "export.json") == 0
-    assert "0 decisions imported, 10 were here already" in capsys.readouterr().out
+    assert "0 decisions imported, 10 were already here" in capsys.readouterr().out
 
     # The corrected data set has every other image, id, label and column, and trains.
     clean = home / "photos" / "clean.csv"

@@ -54,9 +54,9 @@ def test_ray_makes_the_results_of_one_process(tmp_path: Path) -> None:
 
 def test_options_that_do_not_go_with_ray_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert josrc("bench", "run", "digits", "--engine=ray", "--minutes=5") == 2
-    assert "leave it out with --engine ray" in capsys.readouterr().err
+    assert "--minutes does not work with --engine ray" in capsys.readouterr().err
     assert josrc("bench", "run", "digits", "--address=auto") == 2
-    assert "add --engine ray" in capsys.readouterr().err
+    assert "--address needs --engine ray" in capsys.readouterr().err
     assert josrc("bench", "run", "digits", "--engine=rays") == 2
     assert "engine='rays' is not valid" in capsys.readouterr().err
 

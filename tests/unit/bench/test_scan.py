@@ -48,7 +48,7 @@ def test_every_side_is_measured_by_features_that_are_there(tmp_path: Path) -> No
     [
         (["--cells", "aggregate"], "Unknown cell 'aggregate'. There are: none-0, aggregate-0"),
         (["--sides", "clean"], "Unknown side 'clean'. There are: scan, cleanlab"),
-        (["--data", "look-alikes"], "is not data that josrc bench scan knows"),
+        (["--data", "look-alikes"], "is not known to josrc bench scan"),
     ],
 )
 def test_what_there_is_not_is_told(

@@ -78,10 +78,10 @@ def test_the_ratios_and_the_estimate_by_hand() -> None:
     ("arguments", "message"),
     [
         (["--data", "nowhere"], "nowhere is not a folder"),
-        (["--data", "generate:many"], "comes a number of images"),
+        (["--data", "generate:many"], "put the number of images"),
         (["--data", "generate:1"], "two or more"),
         (["--data", "generate", "--data-root", "."], "leave out --data-root"),
-        (["--batch-size", "8"], "--batch-size goes with --data"),
+        (["--batch-size", "8"], "--batch-size needs --data"),
     ],
 )
 def test_mistakes_are_told(

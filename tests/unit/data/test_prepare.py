@@ -80,7 +80,7 @@ def test_a_class_without_a_readable_image_and_no_image_at_all(folder: Path) -> N
         source_of(folder, allow_skipped=True)
     for path in (folder / "dog").iterdir():
         path.write_bytes(b"junk")
-    with pytest.raises(UserError, match="holds no image"):
+    with pytest.raises(UserError, match="contains no images"):
         source_of(folder, allow_skipped=True)
 
 

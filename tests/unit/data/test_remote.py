@@ -43,7 +43,7 @@ def test_too_large_an_object_is_not_fetched(
         ("http://example.org/list.csv", "does not open http://"),
         ("s3://ann:secret@bucket/list.csv", "leave the password out"),
         ("memory://nowhere/list.csv", "there is no such object or bucket"),
-        ("memory://nowhere/list.txt", "behind an address josrc reads manifests"),
+        ("memory://nowhere/list.txt", "josrc reads remote manifests"),
         ("gs://bucket/list.csv", "pip install gcsfs"),
     ],
 )

@@ -138,7 +138,7 @@ def test_features_of_held_out_images_that_are_gone_are_kept(tmp_path: Path) -> N
     assert features.read_bytes() == before
     with (out / "audit" / "verdicts.csv").open() as file:
         *_, held = csv.DictReader(file)
-    assert "the image was gone" in held["reason"]
+    assert "the image was missing" in held["reason"]
 
 
 def test_all_trains_the_backbone_at_a_lower_rate(photos: Path, tmp_path: Path) -> None:

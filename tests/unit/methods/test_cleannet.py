@@ -100,7 +100,7 @@ def test_images_without_truth_are_refused_before_they_are_read(
     monkeypatch.setattr("josrc.runs.start.read_images", read)
     settings = {"method.verified_share": 0.1}
     options = {"method": "cleannet", "settings": settings, "out": tmp_path / "r"}
-    with pytest.raises(UserError, match="this data does not know it"):
+    with pytest.raises(UserError, match="for this data it is unknown"):
         josrc.train(pictures, **options)
     # What noise changes on purpose can be told from what it left.
     with pytest.raises(ReadError):

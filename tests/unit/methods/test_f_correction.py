@@ -172,8 +172,8 @@ def test_a_given_matrix_corrects_from_the_first_epoch(tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ("0.5,0.5\n", r"is 1 x 2; the data has 2 classes"),
-        ("0.5,0.6\n0,1\n", "does not hold probabilities"),
-        ("1.5,-0.5\n0,1\n", "does not hold probabilities"),
+        ("0.5,0.6\n0,1\n", "does not contain probabilities"),
+        ("1.5,-0.5\n0,1\n", "does not contain probabilities"),
         ("a,b\nc,d\n", "can't be read as a matrix"),
     ],
 )

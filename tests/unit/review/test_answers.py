@@ -38,7 +38,7 @@ def test_answers_become_decisions(listed: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert "10 tasks, 5 answered by 7, 9, c@d.ef" in said
     assert "3 decisions imported, 1 were already here, 1 are older" in said
-    assert "1 images had several annotations: the newest counts" in said
+    assert "1 images had several annotations: the newest one counts" in said
     assert "2 tasks were skipped or have no saved answer" in said
     assert "2 tasks match no image of this run: im-4, gone.png" in said
     assert "1 answers have a class that this run does not have: bird" in said

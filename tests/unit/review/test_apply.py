@@ -154,7 +154,7 @@ def test_what_is_refused_leaves_everything_as_it_was(
     (home / "mine" / "diary.txt").write_text("dear")
     before = sorted(home.rglob("*"))
     for arguments, message in (
-        (["--out", home / "a.csv"], "Nobody has decided"),
+        (["--out", home / "a.csv"], "has no decisions yet"),
         ([*auto, "--out", home / "folder"], "--copy or --link"),
         ([*auto, "--copy", "--link", "sym", "--out", home / "x"], "not both"),
         ([*auto, "--copy", "--out", home / "mine"], "was not written by josrc apply"),
@@ -238,7 +238,7 @@ def test_data_known_by_name_becomes_labels_or_pictures(
 
     decide(run, ([7], "remove"))
     assert josrc("apply", run, "--out", out, "--overwrite") == 2
-    assert "can't express that 1 samples are removed" in capsys.readouterr().err
+    assert "can't say that 1 samples are removed" in capsys.readouterr().err
     assert josrc("apply", run, "--link", "sym", "--out", tmp_path / "x") == 2
     assert josrc("apply", run, "--copy", "--out", tmp_path / "digits") == 0
     train = list((tmp_path / "digits" / "train").rglob("*.png"))

@@ -52,7 +52,7 @@ def test_a_second_round_begins_with_the_decisions_of_the_first(
     assert josrc("apply", again, "--decisions-of", reviewed, "--out", second) == 0
     said = capsys.readouterr().out
     assert (
-        f"Took 2 decisions over from {reviewed}. Not copied: 1 on images that are not in this "
+        f"Copied 2 decisions from {reviewed}. Not copied: 1 on images that are not in this "
         f"run.\n" in said
     )
     assert "0 relabelled, 0 removed, 2 kept (2 by decision), 21 undecided" in said
@@ -69,7 +69,7 @@ def test_on_the_same_labels_the_same_is_decided_again(
     assert josrc("apply", twin, "--decisions-of", reviewed, "--out", twin.parent / "c.csv") == 0
     said = capsys.readouterr().out
     assert (
-        f"Took 3 decisions over from {reviewed}. Not copied: 1 on images that already have a "
+        f"Copied 3 decisions from {reviewed}. Not copied: 1 on images that already have a "
         "decision here" in said
     )
     assert "2 relabelled (2 by decision), 2 removed (2 by decision), 0 kept" in said
@@ -162,8 +162,8 @@ def test_what_has_no_decisions_for_a_run(
 ) -> None:
     before, message = {
         "none": (twin, f"There are no decisions in {twin}."),
-        "itself": (reviewed, f"{reviewed} is the run itself"),
-        "other data": (twin, f"None of the 1 decisions on {twin} is on a sample of this run"),
+        "itself": (reviewed, f"{reviewed} is the same run"),
+        "other data": (twin, f"None of the 1 decisions on {twin} is for a sample of this run"),
         "no run": (reviewed.parent, str(reviewed.parent)),
     }[fault]
     if fault == "other data":  # without files, and under the same numbers
@@ -188,6 +188,6 @@ def test_decisions_on_other_images_are_none(
     edit(twin, lambda cells: [f"x{cells[0]}", *cells[1:]])
     assert josrc("apply", twin, "--decisions-of", reviewed, "--out", twin.parent / "c.csv") == 2
     assert (
-        f"None of the 1 decisions on {reviewed} is on a sample of this run"
+        f"None of the 1 decisions on {reviewed} is for a sample of this run"
         in capsys.readouterr().err
     )

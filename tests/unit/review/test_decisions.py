@@ -86,7 +86,7 @@ def test_decisions_on_other_samples_are_refused(reviewed: Path) -> None:
     with sqlite3.connect(audit / "decisions.sqlite") as database:
         database.execute("UPDATE decision SET id = 'another.png'")
     database.close()
-    with pytest.raises(UserError, match="1 decisions on samples other"):
+    with pytest.raises(UserError, match="1 decisions on samples that are not in"):
         Store(audit)
 
 

@@ -55,7 +55,7 @@ def test_an_answer_holds_for_exact_copies_which_were_not_handed_over(
         assert josrc("decisions", with_copies, "--from", back) == 0
         said = capsys.readouterr().out
         assert f"{taken} decisions imported, {held} were already here, 0 are older" in said
-        assert "1 of them are exact copies, decided with their image" in said
+        assert "1 of them are for exact copies, decided together" in said
     store = Store(with_copies / "audit")
     assert {row: decision for row, (_, decision) in store.decisions().items()} == {
         0: ("keep", None),

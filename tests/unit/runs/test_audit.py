@@ -182,7 +182,7 @@ def test_a_run_without_a_step_has_nothing_to_audit(
 ) -> None:
     stopped(tmp_path / "run", steps=0)
     assert josrc("audit", tmp_path / "run") == 2
-    assert "not seen a single sample" in capsys.readouterr().err
+    assert "not seen any sample" in capsys.readouterr().err
 
 
 def test_a_ledger_of_another_version_is_explained(

@@ -90,4 +90,4 @@ def test_nobody_has_decided(rounds: Rounds, capsys: pytest.CaptureFixture[str]) 
     assert read_sample_decisions(rounds.second / "audit") == {}
     capsys.readouterr()
     assert josrc("compare", rounds.second, rounds.first) == 0
-    assert "Nobody has decided on anything" in capsys.readouterr().out
+    assert "There are no decisions in" in capsys.readouterr().out

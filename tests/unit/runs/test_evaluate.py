@@ -125,7 +125,7 @@ def test_a_mistake_is_one_clear_message(
     for data, message in {
         tmp_path / "other": "class 'threee', which the network does not know. Classes are matched "
         "by name. Did you mean 'three'?",
-        tmp_path / "junk": "no image that can be read",
+        tmp_path / "junk": "contains no readable images",
         "digits-o": "class '0' (and 7 more)",
         "digits": "Did you mean 'digits-o'?",
         "./nowhere": "./nowhere does not exist",

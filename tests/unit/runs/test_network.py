@@ -18,7 +18,7 @@ def test_auto_chooses_a_learned_network_and_says_why(
     assert josrc("train", photos, *FAST, "--epochs", "1", "--train", "auto", "--out", out) == 0
     said = capsys.readouterr().out
     assert f"Network: {LITE} with ImageNet weights, as the images are photographs by their" in said
-    assert "Training the head alone over features that are computed once, as a CPU takes" in said
+    assert "Training only the head, on features that are computed once: a CPU takes" in said
     assert "The features of 2 views of each image stay in memory" in said
     model = config_of(out)["model"]
     assert (model["name"], model["train"], model["head"]) == (LITE, "head", "linear")

@@ -52,9 +52,9 @@ def test_own_predictions_come_as_a_file(
         (np.ones((12, 2)) / 2, "has 2 columns, but there are 3 classes"),
         (np.full((12, 3), np.nan), "NaN or infinite"),
         (np.full((12, 3), -1.0), "Apply a softmax first"),
-        (np.full((12, 3), 0.5), "do not add up to 1"),
-        (np.ones(12), "a row for each image"),
-        (np.ones((12, 0)), "a row for each image"),
+        (np.full((12, 3), 0.5), "do not sum to 1"),
+        (np.ones(12), "one row per image"),
+        (np.ones((12, 0)), "one row per image"),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused(
@@ -68,9 +68,9 @@ def test_predictions_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (np.full((12, 4), np.nan), "has 12 rows with NaN or infinite numbers, the first that of"),
+        (np.full((12, 4), np.nan), "has 12 rows with NaN or infinite values, the first for"),
         (np.ones((11, 4)), "has 11 rows, but the data has 12 images"),
-        (np.ones(12), "a row for each image"),
+        (np.ones(12), "one row per image"),
     ],
 )
 def test_features_that_do_not_fit_are_refused_on_the_command_line(

@@ -211,7 +211,7 @@ def test_weights_that_are_not_those_of_the_run_never_answer(
         said = capsys.readouterr().err
         assert f"{weights} does not contain the networks of this run: " in said
         assert DAMAGES[damage] in said
-    with pytest.raises(UserError, match="does not hold the networks"):
+    with pytest.raises(UserError, match="does not contain the networks"):
         _ = library.Run.load(run).model
     assert not [path for path in tmp_path.iterdir() if path.name != "run"]
 
@@ -225,7 +225,7 @@ def test_only_earlier_predictions_are_replaced(
     before = picture.read_bytes()
     for out, message in (
         (picture, "is among the images to predict"),
-        (notes, "holds no predictions"),
+        (notes, "does not contain predictions"),
     ):
         assert josrc("predict", finished, picture, "--out", out) == 2
         assert f"{out} " in (said := capsys.readouterr().err)
@@ -245,7 +245,7 @@ def test_a_mistake_is_one_clear_message(
     (tmp_path / "odd.csv").write_text("one,two\n1,2\n")
     for path, message in {
         "nowhere": "nowhere does not exist",
-        "empty": "There is no image to predict",
+        "empty": "There are no images to predict",
         "far.csv": "--allow-outside",
         "odd.csv": "no column for the path",
     }.items():

@@ -104,7 +104,7 @@ def test_a_file_that_came_and_one_that_went_are_told(
     capsys.readouterr()
     assert josrc("apply", run, "--out", out) == 0
     said = capsys.readouterr().out
-    assert f"{TOLD[name]} Missing images are left out. So are new ones" in said
+    assert f"{TOLD[name]} Missing images are left out, and so are new ones" in said
     found = rows(out)
     gone, first = ("rose/3.png", "rose/0.png") if name == "folder" else ("rose 3", "rose 0")
     judged = {i for i in found if found[i].get("split") != "test"}
@@ -137,7 +137,7 @@ def test_a_held_out_image_that_is_gone_has_no_verdict(home: Path) -> None:
             row["score"] = "" if name == "tulip 18" else f"{float(row['score']):.5f}"
     assert [name for name in after if after[name] != before[name]] == ["tulip 18"]
     assert after["tulip 18"]["confidence"] == "0.0000"
-    assert "the image was gone" in after["tulip 18"]["reason"]
+    assert "the image was missing" in after["tulip 18"]["reason"]
 
 
 def test_without_any_held_out_image_the_others_are_judged(home: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_run_does_not_go_on_with_other_data(
     assert "can only be resumed with the original images and labels" in error
     shutil.move(home / "data", home / "elsewhere")
     assert josrc("resume", run) == 2
-    assert "does not exist. If it has moved: --data-root NEW" in capsys.readouterr().err
+    assert "does not exist. If it has moved, use --data-root NEW" in capsys.readouterr().err
 
 
 def test_a_run_does_not_go_on_with_other_labels(
@@ -281,7 +281,7 @@ def test_own_images_say_by_themselves_where_they_are(
 ) -> None:
     for command in (["train", home / "data"], ["eval", home / "folder", home / "data"]):
         assert josrc(*command, "--data-root", home) == 2
-        assert "says by itself where it is" in capsys.readouterr().err
+        assert "is a path already" in capsys.readouterr().err
 
 
 def test_images_in_memory_are_nowhere_whatever_is_said() -> None:

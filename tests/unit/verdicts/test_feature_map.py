@@ -103,7 +103,7 @@ def test_umap_pulls_classes_apart_and_is_the_same_every_time() -> None:
     made = make_map(features, "umap")
     assert purity(made.position, label) > 0.95
     assert np.array_equal(make_map(features, "umap").position, made.position)
-    with pytest.raises(UserError, match="20 images or more"):
+    with pytest.raises(UserError, match="at least 20 images"):
         make_map(features[:5], "umap")
 
 

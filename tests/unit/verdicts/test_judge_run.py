@@ -59,7 +59,7 @@ def test_of_very_many_classes_that_stand_out_the_worst_are_named(
         f"c{number}" for number in range(count - 1, count - 1 - named, -1)
     ]
     assert (f" and {more} more most look wrong" in said) == bool(more)
-    assert ("all classes: noise_rate in audit/summary.json." in said) == bool(more)
+    assert ("all classes, see noise_rate in audit/summary.json." in said) == bool(more)
 
 
 def test_verdicts_of_few_epochs_come_with_a_warning() -> None:
@@ -75,7 +75,7 @@ def test_it_is_said_where_errors_were_planted_in_vain() -> None:
     summary = {"counts": counts, "noise_rate": 0.5, "visits": 40, "planted": None}
     assert "planted" not in verdict_line(summary, Path("audit"))
     said = verdict_line(summary | {"planted_unlike": True}, Path("audit"))
-    assert "Errors were planted, but can't be used here" in said
+    assert "Errors were planted, but they can't be used here" in said
 
 
 def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> None:

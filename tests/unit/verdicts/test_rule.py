@@ -119,7 +119,7 @@ def test_a_sample_that_training_has_not_seen_is_not_accused(made: Made) -> None:
 
 
 def test_no_visit_at_all_is_an_error(made: Made) -> None:
-    with pytest.raises(UserError, match="not seen a single sample"):
+    with pytest.raises(UserError, match="not seen any sample"):
         judged(made, replace(made["findings"], visits=np.zeros(400, dtype=int)))
 
 

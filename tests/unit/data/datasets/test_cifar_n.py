@@ -216,7 +216,7 @@ def test_labels_in_another_order_are_refused(root):
     first, second = 0, int(np.flatnonzero(clean != clean[0])[0])
     swapped[[first, second]] = clean[[second, first]]
     change(root, clean_label=swapped)
-    with pytest.raises(UserError, match=r"another order than the images: 2 of its 300 labels"):
+    with pytest.raises(UserError, match=r"not in the order of the images: 2 of its 300 labels"):
         load("cifar10n", root, "worst")
 
 
@@ -244,7 +244,7 @@ def test_a_damaged_file_is_refused(root, content):
     with pytest.raises(UserError, match="can't be read as labels"):
         load("cifar10n", root, "worst")
     torch.save([1, 2], root / "CIFAR-10_human.pt")
-    with pytest.raises(UserError, match="holds no labels by name"):
+    with pytest.raises(UserError, match="contains no named labels"):
         load("cifar10n", root, "worst")
 
 

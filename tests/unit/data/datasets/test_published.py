@@ -27,5 +27,5 @@ def test_the_doctor_looks_at_both_food_sets(kitchen: Path) -> None:
         "1 images of Food-101's test images are missing: images/apple_pie/0.jpg",
     ):
         assert sum(words in line for line in lines) == 1, words
-    with pytest.raises(UserError, match="Food101N is laid out like this"):
+    with pytest.raises(UserError, match="Expected layout of Food101N"):
         list(describe_findings(food101n.findings(root), food101n.ADVICE))

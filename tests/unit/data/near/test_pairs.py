@@ -123,7 +123,7 @@ def test_near_copies_are_looked_for_unless_nobody_wants_it(leaky: Path) -> None:
     found = tally(source.listed_duplicates())
     assert found.near.pictures >= 0.9 * len(pictures)
     assert found.exact.pictures == 0
-    assert found.sentences()[0].startswith("Near copies (saved again")
+    assert found.sentences()[0].startswith("Near copies (re-encoded")
     _, source = plan((pixels, labels), layers=[{"data": {"near_duplicates": False}}])
     assert source is not None
     assert list(source.listed_duplicates()) == []

@@ -76,8 +76,8 @@ def test_a_folder_that_is_already_split(tmp_path: Path) -> None:
 
 
 def test_folders_without_images_are_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no image in class folders"):
+    with pytest.raises(UserError, match="contains no images in class folders"):
         opened(tmp_path)
     files(tmp_path, ["loose.png"])
-    with pytest.raises(UserError, match="holds no image in class folders"):
+    with pytest.raises(UserError, match="contains no images in class folders"):
         opened(tmp_path)

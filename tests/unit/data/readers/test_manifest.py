@@ -135,7 +135,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "groups without val": (
         "path,label,patient\na,1,x\nb,2,y\n",
         {"group_column": "patient"},
-        "Give --val too",
+        "Add --val, too",
     ),
     "one group": (
         "path,label,patient\na,1,x\nb,2,x\n",
@@ -150,8 +150,8 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "absolute": ("path,label\n/etc/passwd,cat\nb,dog\n", {}, "/etc/passwd lies outside"),
     "split": ("path,label,split\na,cat,trian\n", {}, "split 'trian'"),
     "empty": ("", {}, "is empty"),
-    "header alone": ("path,label\n", {}, "holds no image"),
-    "no label at all": ("path,label\na,\nb,\n", {}, "no labelled image"),
+    "header alone": ("path,label\n", {}, "contains no images"),
+    "no label at all": ("path,label\na,\nb,\n", {}, "no labelled images"),
     "class of test only": ("path,label,split\na,cat,\nb,dog,\nc,emu,test\n", {}, "class 'emu'"),
 }
 

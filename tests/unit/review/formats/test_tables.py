@@ -34,7 +34,7 @@ def test_what_does_not_fit_is_refused(listed: Path, capsys: pytest.CaptureFixtur
         ([], "Name one file or folder to write"),
         (["a.csv", "--out", "b.csv"], "Name one file or folder to write"),
         (["a.csv", "--images", "http://x"], "--images goes with --to label-studio"),
-        (["--to", "label-studio", "a.json", "--auto", "0.5"], "hands images to people who decide"),
+        (["--to", "label-studio", "a.json", "--auto", "0.5"], "lets people decide"),
     ):
         assert josrc("apply", listed, *words) == 2
         assert message in capsys.readouterr().err
