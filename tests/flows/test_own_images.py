@@ -332,8 +332,8 @@ def test_classes_that_may_not_have_been_learned_are_named_at_the_end_and_in_the_
     assert josrc("resume", run) == 0
     assert josrc("report", run) == 0
     warning = (
-        f"Of the images labelled '{names[1]}' (80 %) and '{names[3]}' (60 %) most look wrong, of "
-        "all others 10 %."
+        f"Most images labelled '{names[1]}' (80 %) and '{names[3]}' (60 %) look wrong, but only "
+        "10 % of all others."
     )
     assert warning in " ".join(capsys.readouterr().out.split())
     assert warning in html.unescape((run / "audit" / "report.html").read_text())

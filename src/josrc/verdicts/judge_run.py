@@ -267,10 +267,10 @@ def unlearned_warning(summary: Mapping[str, Any]) -> str | None:
         return None
     names = [f"'{clipped(entry['class'])}'" for entry in found[:MAX_UNLEARNED]]
     shares = [f"{100 * entry['noise_rate']:.0f} %" for entry in found]
-    rest = f"of all others {100 * others:.0f} %"
+    rest = f"but only {100 * others:.0f} % of all others"
     if len(found) == 1:
         return (
-            f"Of the images labelled {names[0]} {shares[0]} look wrong, {rest}. The network may "
+            f"{shares[0]} of the images labelled {names[0]} look wrong, {rest}. The network may "
             "not have learned this class: look at its images before you follow its verdicts."
         )
     listed = [f"{name} ({share})" for name, share in zip(names, shares, strict=False)]
@@ -278,7 +278,7 @@ def unlearned_warning(summary: Mapping[str, Any]) -> str | None:
     *first, last = [*listed, f"{more:,} more"] if more else listed
     where = " For all classes, see noise_rate in audit/summary.json." if more else ""
     return (
-        f"Of the images labelled {', '.join(first)} and {last} most look wrong, {rest}.{where} "
+        f"Most images labelled {', '.join(first)} and {last} look wrong, {rest}.{where} "
         "The network may not have learned these classes: look at their images before you follow "
         "their verdicts."
     )
@@ -323,9 +323,7 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
     rate = f"An estimated {100 * summary['noise_rate']:.1f} % of the labels are wrong"
     span = "" if summary.get("known_noise_rate") is not None else f" ({low:.1f} to {high:.1f})"
     precision = summary.get("estimated_precision")
-    right = (
-        f", and of the {accused:,} that are accused, {100 * precision:.0f} %" if precision else ""
-    )
+    right = f", and {100 * precision:.0f} % of the {accused:,} accused ones" if precision else ""
     return f"{rate}{span}{right}. {said}"
 
 

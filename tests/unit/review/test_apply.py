@@ -75,7 +75,7 @@ def test_sure_verdicts_count_where_nobody_has_decided(
     assert josrc("apply", reviewed, *options) == 0
     assert names[4] not in labels(reviewed)
     assert names[0] in labels(reviewed)
-    assert "Of the images labelled 'cat' 83 % look wrong" in capsys.readouterr().out
+    assert "83 % of the images labelled 'cat' look wrong" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("said_so", [[], ["--no-auto-remove"]])

@@ -24,13 +24,33 @@ def class_entry(name: str, samples: int, flagged: int) -> Made:
 @pytest.mark.parametrize(
     ("flagged", "samples", "told"),
     [
-        ([77, 18, 18, 18], 100, "'cat' 77 % look wrong, of all others 18 %."),
-        ([100, 0, 0, 0], 100, "'cat' 100 % look wrong, of all others 0 %."),
-        ([60, 10, 77, 20], 100, "'owl' (77 %) and 'cat' (60 %) most look wrong, of all others 15"),
+        (
+            [77, 18, 18, 18],
+            100,
+            "77 % of the images labelled 'cat' look wrong, but only 18 % of all others.",
+        ),
+        (
+            [100, 0, 0, 0],
+            100,
+            "100 % of the images labelled 'cat' look wrong, but only 0 % of all others.",
+        ),
+        (
+            [60, 10, 77, 20],
+            100,
+            "Most images labelled 'owl' (77 %) and 'cat' (60 %) look wrong, but only 15",
+        ),
         # Each of three would hide the other two, taken one by one.
-        ([80, 90, 85, 5], 100, "'dog' (90 %), 'owl' (85 %) and 'cat' (80 %) most look wrong, of"),
+        (
+            [80, 90, 85, 5],
+            100,
+            "Most images labelled 'dog' (90 %), 'owl' (85 %) and 'cat' (80 %) look wrong, but",
+        ),
         # Owls are not twice as bad as dogs and bees, so they count with them.
-        ([99, 30, 55, 40], 100, "'cat' 99 % look wrong, of all others 42 %."),
+        (
+            [99, 30, 55, 40],
+            100,
+            "99 % of the images labelled 'cat' look wrong, but only 42 % of all others.",
+        ),
         ([62, 60, 64, 62], 100, None),  # all are as noisy
         ([77, 40, 40, 40], 100, None),  # less than twice the others
         ([50, 5, 5, 5], 100, None),  # half of its labels still look right
@@ -44,7 +64,7 @@ def test_classes_stand_out_by_their_share_of_wrong_labels(
     classes = [class_entry(name, samples, n) for name, n in zip(NAMES, flagged, strict=True)]
     said = unlearned_warning({"samples": 4 * samples, "classes": classes})
     assert (said is not None) == (told is not None)
-    assert (said or "").startswith(f"Of the images labelled {told}" if told else "")
+    assert (said or "").startswith(told or "")
 
 
 @pytest.mark.parametrize(("count", "named", "more"), [(10, 10, 0), (12, 10, 2)])
@@ -58,7 +78,7 @@ def test_of_very_many_classes_that_stand_out_the_worst_are_named(
     assert [word for word in said.split("'") if word.startswith("c")] == [
         f"c{number}" for number in range(count - 1, count - 1 - named, -1)
     ]
-    assert (f" and {more} more most look wrong" in said) == bool(more)
+    assert (f" and {more} more look wrong" in said) == bool(more)
     assert ("all classes, see noise_rate in audit/summary.json." in said) == bool(more)
 
 
@@ -84,7 +104,9 @@ def test_a_rare_class_hides_no_other_and_a_single_one_does_not_stand_out() -> No
     # Of the others 8 and 2 of 100.
     said = unlearned_warning({"samples": 200, "classes": [rare, bad, good]})
     assert said is not None
-    assert said.startswith("Of the images labelled 'cat' 90 % look wrong, of all others 10 %.")
+    assert said.startswith(
+        "90 % of the images labelled 'cat' look wrong, but only 10 % of all others."
+    )
     assert unlearned_warning({"samples": 100, "classes": [bad]}) is None
     assert unlearned_warning({"samples": 102, "classes": [bad, rare]}) is None, "too few others"
     assert unlearned_warning({"samples": 0, "classes": []}) is None
