@@ -19,7 +19,7 @@ help:
 	@echo "make test      run the tests"
 	@echo "make test-all  run the tests, then the slow ones and those in a browser"
 	@echo "make battery   hostile input, kills, full disks, a loaded review: an hour or two; SHARE=0.1"
-	@echo "make lint      ruff, mypy --strict, whether imports point down, and the site of the docs"
+	@echo "make lint      ruff, spelling and words, mypy --strict, imports, and the site of the docs"
 	@echo "make format    let ruff rewrite the sources"
 
 demo: $(VENV)/.base
@@ -38,6 +38,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell src tests tools docs *.md
+	$(BIN)/python tools/check_words.py
 	$(BIN)/mypy
 	$(BIN)/mypy tools/*.py
 	$(BIN)/lint-imports --no-cache --no-logo

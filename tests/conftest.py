@@ -275,8 +275,21 @@ def finished(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # What these test is the choice of a network, or what a pretrained one gives; and near copies.
-PRETRAINED = ("test_head", "test_pretrained", "test_docs", "test_scan", "test_scan_copies")
-COPIES = ("test_near_duplicates", "test_duplicates", "test_scan_copies", "test_report", "test_docs")
+PRETRAINED = (
+    *("test_pretrained", "test_published", "test_network", "test_pace", "test_frozen", "test_docs"),
+    *(
+        "test_scan",
+        "test_scan_copies",
+        "test_features",
+        "test_feature_file",
+        "test_own_predictions",
+    ),
+)
+COPIES = (
+    *("test_pairs", "test_alignment", "test_sketches", "test_candidates", "test_duplicates"),
+    *("test_report", "test_page", "test_gallery", "test_overview", "test_thumbnails"),
+    *("test_scan_copies", "test_docs"),
+)
 
 
 @pytest.fixture(autouse=True)

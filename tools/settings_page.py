@@ -2,7 +2,7 @@
 
     python tools/settings_page.py
 
-``tests/test_docs.py`` fails while the page says anything else than the code.
+``tests/flows/test_docs.py`` fails while the page says anything else than the code.
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     Unless it is ``lasting`` nobody waits for the disk: for what can be made again.
     """
     if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "A folder is where a file should go", str(path))
+        raise IsADirectoryError(
+            errno.EISDIR, "There is a folder where the file should go", str(path)
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_of(path)
     drop_link(partial)

@@ -67,14 +67,14 @@ def find_place(environment: Mapping[str, str] | None = None) -> Place:
         if TORCHRUN.world not in told:
             return Place()
         raise UserError(
-            f"WORLD_SIZE={told[TORCHRUN.world]}, but nothing says which of these processes this "
-            "one is. Set RANK too, or WORLD_SIZE=1 if it is the only one."
+            f"WORLD_SIZE={told[TORCHRUN.world]}, but nothing says which process this one "
+            "is. Set RANK too, or WORLD_SIZE=1 if it is the only one."
         )
     if place.world > 1 and not told.get("MASTER_ADDR"):
         raise UserError(
             f"This is one of {place.world} processes ({launcher.world}={told[launcher.world]}), "
             "and MASTER_ADDR is not set: they can't find each other. Set it to the machine of the "
-            "first one, and MASTER_PORT to a free port there. If each of them is a run of its own, "
+            "first one, and MASTER_PORT to a free port there. If each of them is a separate run, "
             "set WORLD_SIZE=1."
         )
     if place.world > 1 and "MASTER_PORT" in told:

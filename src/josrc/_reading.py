@@ -79,7 +79,7 @@ def read_json(path: Path) -> dict[str, Any]:
     with readable(path):
         found = load_json(path)
         if not isinstance(found, dict):
-            raise ValueError(f"it holds a {type(found).__name__}, not an object with keys")
+            raise ValueError(f"it contains a {type(found).__name__}, not an object with keys")
         return found
 
 
@@ -132,7 +132,7 @@ def _members(path: Path, needed: Iterable[str], known: Iterable[str] | None) -> 
         lacking = [name for name in needed if name not in members]
         if lacking:
             found = ", ".join(map(clipped, members)) or "nothing"
-            raise ValueError(f"it holds {clipped(found)}, but no array '{lacking[0]}'")
+            raise ValueError(f"it contains {clipped(found)}, but no array '{lacking[0]}'")
         wanted = members if known is None else {*needed, *known} & members.keys()
         _check_expansion(archive, [members[name] for name in wanted])
         return {name: _array(archive, members[name]) for name in members if name in wanted}
@@ -155,7 +155,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> Any:
         declared, there = _bytes(shape, kind), archive.getinfo(name).file_size - file.tell()
         if kind.hasobject or declared != there:
             what = "Python objects" if kind.hasobject else f"{declared:,} bytes, and has {there:,}"
-            raise ValueError(f"{clipped(name)} says that it holds {what}")
+            raise ValueError(f"{clipped(name)} claims to contain{what}")
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 
@@ -166,7 +166,7 @@ def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError("its version of numpy's format is unknown")
+        raise ValueError("its version of numpy's format is not supported")
     read = np.lib.format.read_array_header_1_0
     shape, _, kind = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
     return shape, kind
@@ -187,9 +187,9 @@ def read_array(path: Path, complaint: str = "is damaged") -> NDArray[Any]:
         shape, kind = _header(file)
         declared, there = _bytes(shape, kind), os.fstat(file.fileno()).st_size - file.tell()
         if kind.hasobject:
-            raise ValueError("it holds Python objects, which josrc never loads")
+            raise ValueError("it contains Python objects, which josrc never loads")
         if declared > there:
-            raise ValueError(f"it says that it holds {declared:,} bytes, and has {there:,}")
+            raise ValueError(f"it claims to contain{declared:,} bytes, and has {there:,}")
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 
@@ -227,7 +227,7 @@ def check_array(
             f"{path} is damaged: {name} has {len(values):,} values, but {length:,} are expected."
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise UserError(f"{path} is damaged: {name} holds values that are not finite numbers.")
+        raise UserError(f"{path} is damaged: {name} contains values that are not finite numbers.")
     for bound, beyond in ((low, np.less), (high, np.greater)):
         if bound is not None and (wrong := beyond(values, bound)).any():
             value = values[int(np.flatnonzero(wrong)[0])]

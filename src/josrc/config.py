@@ -156,14 +156,14 @@ class DataConfig(Section):
 
     name: str = Field(description="a data set josrc knows, a path, or hf:NAME")
     kind: DataKind = Field(description="kind of data; follows from the name")
-    root: File | None = Field(None, description="folder that holds the data; null: download it")
+    root: File | None = Field(None, description="folder of the data; null: download it")
     noise: NoiseKind = Field(
-        "none", description="noise: drawn on purpose, or labels that people gave"
+        "none", description="label noise: drawn on purpose, or given by people"
     )
     rate: float = Field(0.0, ge=0, le=1, description="share of labels to corrupt")
     # The published code draws the noise with seed 0 whatever the run's seed: runs share one draw.
     noise_seed: int = Field(
-        0, ge=0, lt=2**32, description="seed of the noise, whatever the run's seed"
+        0, ge=0, lt=2**32, description="seed of the noise, independent of the run's seed"
     )
     noise_file: File | None = Field(None, description="given labels, instead of noise and rate")
     # For images of one's own, in files:
@@ -176,21 +176,21 @@ class DataConfig(Section):
         None, description="column of a manifest; null: found by its name"
     )
     annotator_column: str | None = Field(
-        None, description="column of a manifest with a row per label: who gave it"
+        None, description="column of a manifest with one row per label: the annotator"
     )
     annotator_columns: list[str] | None = Field(
-        None, description="columns of a manifest with a row per image: the labels of each annotator"
+        None, description="columns of a manifest with one row per image: each annotator's labels"
     )
     group_column: str | None = Field(
         None, description="column of a manifest; images of a group stay together when labels judge"
     )
     near_duplicates: bool = Field(
-        True, description="also look for copies that were saved again, resized or cropped"
+        True, description="also look for copies that were re-encoded, resized or cropped"
     )
     whole_labels: bool = Field(
-        False, description="in a manifest, 'cat;dog' is the name of one class, not of two"
+        False, description="in a manifest, 'cat;dog' is the name of a single class"
     )
-    allow_outside: bool = Field(False, description="a manifest may name files anywhere")
+    allow_outside: bool = Field(False, description="allow a manifest to list files anywhere")
     allow_skipped: bool = Field(
         False, description="train even if more than 5 % of the files are not images"
     )
@@ -198,10 +198,10 @@ class DataConfig(Section):
     resident: bool | None = Field(None, description="keep all images in memory; null: if they fit")
     # For Clothing1M; null means noisy. The released Jo-SRC code trains on clean-train images too.
     protocol: Literal["noisy", "published"] | None = Field(
-        None, description="noisy: the noisy images alone; published: the clean-train images too"
+        None, description="noisy: only the noisy images; published: also the clean training images"
     )
     epoch_samples: int | None = Field(
-        None, ge=2, description="samples per epoch, equally many of each class; null: all"
+        None, ge=2, description="samples per epoch, equally many per class; null: all"
     )
 
     @field_validator("annotator_columns", mode="before")
@@ -212,7 +212,7 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _annotators_are_told_once(self) -> Self:
         if self.annotator_column and self.annotator_columns:
-            raise ValueError("Give annotator_column or annotator_columns, not both.")
+            raise ValueError("Use annotator_column or annotator_columns, not both.")
         return self
 
     @property
@@ -243,25 +243,27 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _noise_and_rate_belong_together(self) -> Self:
         if self.noise_file is not None and (self.noise != "none" or self.rate > 0):
-            raise ValueError("A noise file holds the labels: give it, or noise and rate, not both.")
+            raise ValueError(
+                "A noise file already contains the labels: pass it, or noise and rate, not both."
+            )
         if self.noise == "none" and self.rate > 0:
             none = (
                 "Noise 'none' has no rate."
                 if "noise" in self.model_fields_set
                 else "no kind of noise is given."
             )
-            raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, say.")
+            raise ValueError(f"Rate {self.rate}: {none} Add --noise symmetric, for example.")
         if self.noise in PEOPLE:
             return self._checked_people()
         if self.noise != "none" and "rate" not in self.model_fields_set:
-            raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, say.")
+            raise ValueError(f"Noise '{self.noise}' needs a rate: add --rate 0.2, for example.")
         return self
 
     def _checked_people(self) -> Self:
         """These settings, if the noise is labels that people gave to this very data."""
         if PEOPLE[self.noise] != self.name:
             raise ValueError(
-                f"Noise '{self.noise}' stands for labels that people gave to "
+                f"Noise '{self.noise}' means labels that people gave to"
                 f"{PEOPLE[self.noise]}, not to {self.name}."
             )
         if self.rate > 0:
@@ -274,27 +276,25 @@ class DataConfig(Section):
 class ViewConfig(Section):
     """The weak view: a random crop out of a zero-padded image, and a horizontal flip."""
 
-    pad: int = Field(
-        4, ge=0, le=1024, description="pixels of padding around an image, which crops may include"
-    )
+    pad: int = Field(4, ge=0, le=1024, description="pixels of padding around an image")
     flip: bool = Field(True, description="mirror half of the views; not for digits or text")
     # Test images too. The codes of Co-teaching, Co-teaching+ and JoCoR leave pixels in [0, 1].
     normalise: bool = Field(True, description="standardise each channel; false: pixels in [0, 1]")
     # Images in files come as their middle square; whole ones cost a square for each view.
     crop: Literal["shift", "whole", "resized"] = Field(
         "shift",
-        description="at a random position, anywhere along the long side too, or of random area",
+        description="at a random position, also anywhere along the long side, or of random area",
     )
     strong: Literal["none", "last", "all"] = Field(
         "none", description="which views also get geometric and colour changes"
     )
     # autoaugment: the one its authors found for CIFAR-10, which successors of Jo-SRC use.
     policy: Literal["mild", "autoaugment", "randaugment"] = Field(
-        "mild", description="those changes: a mild one, or two operations of a policy"
+        "mild", description="these changes: a mild one, or two operations of a policy"
     )
     # More cost as much again before the first epoch: each is a pass through the backbone.
     stored: int = Field(
-        4, ge=1, description="model.train=head: views per image whose features are kept"
+        4, ge=1, description="model.train=head: views per image whose features are stored"
     )
 
 
@@ -309,20 +309,19 @@ class ModelConfig(Section):
         "cnn7", pattern=MODEL_NAME, description="cnn7, preactresnet18, or any timm model"
     )
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
-    head: Literal["linear", "mlp"] = Field("mlp", description="one layer on top, or two")
-    width: float = Field(
-        1.0, gt=0, le=64, description="width multiplier of cnn7; no other network has one"
-    )
-    pretrained: bool = Field(False, description="start from timm's weights")
+    head: Literal["linear", "mlp"] = Field("mlp", description="one layer, or two")
+    width: float = Field(1.0, gt=0, le=64, description="width multiplier of cnn7 only")
+    pretrained: bool = Field(False, description="start from published weights")
     weights: File | None = Field(None, description="start from the weights in a file")
     image_size: int | None = Field(
-        None, ge=4, description="side in pixels; null: as the images are, or as timm says"
+        None, ge=4, description="side in pixels; null: that of the images, or timm's"
     )
     train: Literal["all", "head"] = Field(
-        "all", description="train all weights, or the head alone over features computed once"
+        "all", description="train all weights, or only the head on features computed once"
     )
     sync_bn: bool = Field(
-        False, description="several processes on GPUs: batch norm over the batches of all processes"
+        False,
+        description="with several processes on GPUs: batch norm over the batches of all processes",
     )
 
 
@@ -335,7 +334,8 @@ class OptimizerConfig(Section):
         1.0,
         gt=0,
         le=MAX_LEARNING_RATE,
-        description="backbone's rate as a share of lr; below 1 keeps more of what it has learned",
+        description="learning rate of the backbone, as a multiple of lr; below 1 preserves more "
+        "of its weights",
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="beta1 of Adam, momentum of SGD")
     weight_decay: float = Field(
@@ -352,7 +352,7 @@ class OptimizerConfig(Section):
     )
     # Co-teaching's code, and Jo-SRC's after it, lowers Adam's beta1 when the decay begins.
     momentum_after: float | None = Field(
-        None, ge=0, lt=1, description="momentum once the decay has begun; null: unchanged"
+        None, ge=0, lt=1, description="momentum after the decay has started; null: unchanged"
     )
     rates: tuple[Annotated[float, Field(gt=0, le=MAX_LEARNING_RATE)], ...] | None = Field(
         None,
@@ -422,7 +422,7 @@ class ScanSettings(MethodSettings):
 class RunConfig(Section):
     """Everything that decides what a run computes."""
 
-    recipe: str = Field("augmented", description="where defaults other than these come from")
+    recipe: str = Field("augmented", description="where other defaults come from")
     data: DataConfig
     views: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
@@ -431,9 +431,9 @@ class RunConfig(Section):
     epochs: int = Field(200, ge=1, description="length of the run")
     batch_size: int = Field(128, ge=2, description="samples per step, over all processes")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of initial weights, order and views")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:1 ...")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="of most arithmetic; auto: bfloat16 on a GPU"
+        "auto", description="precision of most arithmetic; auto: bfloat16 on a GPU"
     )
     engine: Literal["auto", "captured", "compiled", "eager"] = Field(
         "auto",
@@ -447,9 +447,11 @@ class RunConfig(Section):
         0.0,
         ge=0,
         le=0.1,
-        description="share of labels corrupted in training, to measure the audit by",
+        description="share of labels corrupted during training to measure the verdicts",
     )
-    log: list[str] = Field([], description="where else each epoch's metrics go: tensorboard")
+    log: list[str] = Field(
+        [], description="where else to log the metrics of each epoch: tensorboard"
+    )
 
     @field_validator("log", mode="before")
     @classmethod

@@ -117,7 +117,7 @@ def joined() -> Iterator[None]:
             yield
             barrier()  # nobody leaves while the first one still writes
         except RuntimeError as error:
-            check_lost(error, lambda: "It was not training yet, or not any more.")
+            check_lost(error, lambda: "It was not training.")
             raise
         _leave()
     finally:
@@ -138,8 +138,8 @@ def _meet() -> None:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise LostProcessError(
             f"Process {rank()} of {world()} (counted from 0) did not find the others at {where} "
-            f"({_first_sentence(error)}). Were all of them started, is MASTER_ADDR the machine "
-            "of process 0, and MASTER_PORT free there?"
+            f"({_first_sentence(error)}). Check that all were started, that MASTER_ADDR is the "
+            "machine of process 0, and that MASTER_PORT is free there."
         ) from None
     _made = True
 

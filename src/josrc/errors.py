@@ -23,9 +23,9 @@ ADVICE = {
     "run.",
     errno.ENOSPC: ROOM,
     errno.EDQUOT: ROOM,
-    errno.EISDIR: "Name a file in it, or another one.",
+    errno.EISDIR: "Give a file inside it, or another path.",
     errno.ENOTDIR: "Choose another place: a part of this path is a file, not a folder.",
-    errno.EEXIST: "Choose another name: this one is taken by something else.",
+    errno.EEXIST: "Choose another name: this one is already used.",
     errno.ENOENT: "Check that it is spelled correctly and still there.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EXDEV: "Hard links don't work across disks: use --link sym or --copy.",
@@ -58,7 +58,7 @@ class InterruptedRunError(Exception):
     def __init__(self, signal_number: int, folder: Path, saved: str) -> None:
         self.signal_number = signal_number
         self.stopped = f"Stopped by {signal.Signals(signal_number).name}; {saved}."
-        self.advise(f"Resume with: josrc resume {shlex.quote(str(folder))}")
+        self.advise(f"Resume with: {command('resume', folder)}")
 
     def advise(self, advice: str) -> None:
         """Say how to go on."""
@@ -72,8 +72,18 @@ def check_run(folder: Path) -> None:
     told = f"{folder / 'config.yaml'} does not exist: {folder} is not a josrc run folder."
     images = folder.is_dir() and any(entry.is_dir() for entry in folder.iterdir())
     if images or folder.is_file():
-        told += f" To judge the labels of images without training: josrc scan {folder}"
+        told += f" To judge labels without training: {command('scan', folder)}"
     raise UserError(told)
+
+
+def no_verdicts(run: Path) -> UserError:
+    """The error that a run has no verdicts, with the command that makes them."""
+    return UserError(f"{run} has no verdicts yet. Write them: {command('audit', run)}")
+
+
+def command(name: str, run: str | Path) -> str:
+    """A command of josrc on a path, as it can be pasted into a shell."""
+    return f"josrc {name} {shlex.quote(str(run))}"
 
 
 def install_command(extra: str) -> str:

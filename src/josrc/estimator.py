@@ -26,7 +26,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Args:
         method: see ``josrc methods``.
         model: ``cnn7`` or any timm model.
-        pretrained: start from timm's weights.
+        pretrained: start from published weights.
         weights: start from the weights in this file.
         image_size: height and width that the network sees.
         epochs: ``None``: follows from the number of images; so do others that are ``None``.

@@ -103,6 +103,19 @@ def test_the_keyboard_is_enough(page: Any) -> None:
     assert page.locator("#help").is_visible()
 
 
+def test_arrows_and_enter_lead_to_the_pictures_from_anywhere(page: Any) -> None:
+    page.keyboard.press("ArrowRight")
+    focus(page, 0)
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    focus(page, 0)
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    focus(page, 0)
+
+
 def test_arrows_move_between_rows(audited_run: Callable[[], Path], visit: Any) -> None:
     page = visit(report(audited_run()), width=390, height=844)  # three columns
     page.get_by_role("tab", name="All shown").click()

@@ -339,7 +339,7 @@ def test_new_verdicts_come_to_a_page_that_is_open(
     saved(page, 0, "now cat")
     verdicts = reviewed / "audit" / "verdicts.csv"
     verdicts.write_text(verdicts.read_text().replace(",mislabelled,cat,", ",mislabelled,dog,"))
-    page.locator("#message", has_text="These are new verdicts").wait_for()
+    page.locator("#message", has_text="The verdicts are new").wait_for()
     page.locator("#sample-1 .change", has_text="dog").wait_for()
     page.locator("#sample-1").click()
     page.keyboard.press("a")

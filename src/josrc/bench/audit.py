@@ -104,7 +104,7 @@ def plan_audits(
     for wrong in [key for key in cells if key not in known]:
         raise UserError(f"Unknown cell '{wrong}'. audit has: {', '.join(known)}.")
     for wrong in [side for side in sides if side not in AUDIT_SIDES]:
-        raise UserError(f"Unknown side '{wrong}'. There are: {', '.join(AUDIT_SIDES)}.")
+        raise UserError(f"Unknown side '{wrong}'. Known: {', '.join(AUDIT_SIDES)}.")
     return [
         ResultKey(AUDIT, name, cell, side, RECIPE, seed)
         for seed in range(seeds)

@@ -70,7 +70,7 @@ def check_cleanlab() -> None:
         import cleanlab  # noqa: F401
     except ImportError:
         raise UserError(
-            "bench audit compares with cleanlab, which is not installed: "
+            "josrc bench audit needs cleanlab, which is not installed: "
             f"{install_command('compare')}. Or leave it out: --sides josrc."
         ) from None
 

@@ -62,7 +62,7 @@ def make_result(runs: SuiteRuns, key: ResultKey, config: RunConfig) -> str:
     try:
         work.run(key, config)
     except FolderInUseError:
-        return "being made by another process"
+        return "in progress in another process"
     except (UserError, OSError) as error:
         return sentence(error) if isinstance(error, OSError) else str(error)
     return ""

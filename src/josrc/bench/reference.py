@@ -86,7 +86,7 @@ def folder_samples(source: Source, config: RunConfig) -> tuple[Samples, Any]:
         raise UserError(
             f"{source.name}: torchvision's ImageFolder finds the classes "
             f"{', '.join(folder.classes[:5])} there, and josrc {', '.join(source.closed_names[:5])}"
-            ". To compare them, name a folder that holds nothing but class folders."
+            ". To compare them, pass a folder that contains only class folders."
         )
     return folder, file_transform(source.size[0], source.mean, source.std, config.views.flip)
 

@@ -51,7 +51,7 @@ NOTE = (
     "\n"
     "Recipe `augmented` is Jo-SRC's: random crops and flips. `plain` is JoCoR's: images as they "
     "are. The paper's Table 1 mixes them: it quotes the baselines from JoCoR and trains Jo-SRC "
-    "itself. So each baseline has a row for either, beside the same published number.\n"
+    "itself. So each baseline has two rows, next to the same published number.\n"
     "\n"
     "Asymmetric noise is the cyclic pair flip of the published Jo-SRC code. JoCoR flips inside "
     "blocks of five classes and forgets at half the rate; on CIFAR100N-C `plain` does so too in "
@@ -85,13 +85,13 @@ NAME_WIDTH = max(map(len, METHOD_TITLES.values()))
 NOTES = "notes.md"
 
 FIGURES_NOTE = (
-    "Means over seeds; a band is ± one standard deviation. A CSV lies beside each. What is clean "
+    "Means over seeds; a band is ± one standard deviation. Each has a CSV file. What is clean "
     "to Co-teaching+ are small losses in the whole batch; it trains on those in dispute alone."
 )
 
 
 def show(suite: str, root: Path, console: Console) -> None:
-    """Print a table of the paper beside ours, or the tables of an audit."""
+    """Print a table of the paper with our numbers, or the tables of an audit."""
     if suite not in VIEWS and suite not in GROUPS:
         raise UserError(f"Unknown suite '{suite}'. Known: {', '.join([*VIEWS, *GROUPS])}.")
     results = load_results(root, FOLDERS)

@@ -98,11 +98,11 @@ def run_scans(
 def _check(data: Sequence[str], cells: Sequence[str], sides: Sequence[str]) -> None:
     """Raise an error on what there is not."""
     for wrong in [name for name in data if name not in AUDIT_CELLS or name == LOOK_ALIKES]:
-        raise UserError(f"'{wrong}' is not data that josrc bench scan knows.")
+        raise UserError(f"'{wrong}' is not known to josrc bench scan.")
     known = dict.fromkeys(cell.key for name in data for cell in AUDIT_CELLS[name])
     for kind, asked, there in (("cell", cells, known), ("side", sides, SCAN_SIDES)):
         for wrong in [word for word in asked if word not in there]:
-            raise UserError(f"Unknown {kind} '{wrong}'. There are: {', '.join(there)}.")
+            raise UserError(f"Unknown {kind} '{wrong}'. Known: {', '.join(there)}.")
     if set(sides) - {SCAN}:
         check_cleanlab()
 

@@ -103,13 +103,13 @@ def picture_folder(data: str, console: Console) -> Iterator[Path]:
         folder = Path(data).expanduser()
         if not folder.is_dir():
             raise UserError(
-                f"{data} is not a folder. Name one that holds class folders, or generate JPEGs: "
+                f"{data} is not a folder. Pass one that contains class folders, or generate JPEGs: "
                 f"{GENERATE}:{GENERATED}."
             )
         yield folder
         return
     if count and (not count.isdecimal() or int(count) < 2):
-        raise UserError(f"'{data}': after {GENERATE}: comes a number of images, two or more.")
+        raise UserError(f"'{data}': after {GENERATE}: put the number of images, two or more.")
     images = int(count or GENERATED)
     say(console, f"Making {images:,} JPEGs of {PIXELS[0]} x {PIXELS[1]} ...")
     with tempfile.TemporaryDirectory() as made:
@@ -153,7 +153,7 @@ def measure_image_speed(
     assert isinstance(loader, StreamingLoader)
     if batch not in loader.sizes():
         raise UserError(
-            f"{len(source)} images don't fill a batch of {batch}: add --batch-size 8, say."
+            f"{len(source)} images don't fill a batch of {batch}: add --batch-size 8, for example."
         )
     # The reference's workers send views, of four bytes a number.
     views = batch * state.method.needs.views * 3 * source.size[0] * source.size[1] * 4

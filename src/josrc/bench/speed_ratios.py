@@ -68,7 +68,7 @@ def write_measurement(
 
 def show_ratios(earlier: Mapping[str, Any], found: Mapping[str, Any], console: Console) -> None:
     """Both measurements side by side, and what differs between them."""
-    table = Table(title="Beside the earlier measurement")
+    table = Table(title="Compared with the earlier measurement")
     for column in ("measure", "earlier", "now", "times as good", ""):
         table.add_column(column, justify="left" if column in ("measure", "") else "right")
     for name, ratio in ratios(earlier, found).items():

@@ -27,7 +27,8 @@ from josrc.errors import (
     TrainingFailedError,
     UserError,
 )
-from josrc.methods import Method, method_names
+from josrc.methods import method_names
+from josrc.methods.base import Method
 from josrc.models.factory import expected_images
 from josrc.runs.data import create_checked_method, read_images, with_noise_rate
 from josrc.runs.resolve import load_run_config
@@ -75,7 +76,7 @@ def find_runs(
     files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
     absent = [m for m in choose_methods(suite, methods, recipe) if m not in method_names()]
     if absent:
-        say(console, f"Left out, since josrc does not have them yet: {', '.join(absent)}.")
+        say(console, f"Left out, because josrc does not have them: {', '.join(absent)}.")
     if _is_trial(suite, options, weights):  # which must never pass for the paper's run
         results, scratch = results / "trial", scratch / "trial"
     epochs = options.get("epochs")
@@ -117,7 +118,7 @@ def run_suite(suite: str, *, console: Console, minutes: float | None = None, **a
             stop.advise("Run the same command again to continue.")
             raise
     if elsewhere:
-        say(console, f"Being made by other processes: {elsewhere} of the runs.")
+        say(console, f"In progress in other processes: {elsewhere} of the runs.")
 
 
 def find_missing(
@@ -138,7 +139,7 @@ def find_missing(
             if not is_made(results, key, epochs):
                 missing.append(key)
         except UserError as error:
-            problems.append(f"Left out: {error}. Delete it to make it again.")
+            problems.append(f"Left out: {error}. Delete it to run it again.")
     done = len(keys) - len(missing) - len(problems)
     say(console, f"{planned}, {done} of them already done.")
     for problem in problems:

@@ -178,9 +178,10 @@ def selection_table(name: str, results: Results) -> TableView:
     suite = SUITES[name]
     view = TableView(
         "Precision of Jo-SRC's ID and OOD selection on CIFAR80N-O (Table 5)",
-        "In %. The paper does not say what its best epoch is, so its number stands beside two: our "
-        "precision in the epoch of the best test accuracy, and the highest of an epoch after the "
-        f"warm-up in which at least {MIN_SELECTED} samples were selected, with how many these "
+        "In %. The paper does not say what its best epoch is, so its number is next to two of "
+        "ours: our precision in the epoch of the best test accuracy, and the highest of an epoch "
+        f"after the warm-up in which at least {MIN_SELECTED} samples were selected, with how "
+        f"many these "
         "were (the fewest over the runs). In the released code there is no such group during the "
         "warm-up, and the precision of a handful says little.",
         ("noise", "samples", "last epoch", "best: best accuracy", "best: highest precision"),
@@ -243,7 +244,7 @@ OTHERS_NOTE = (
     "in the end, and in brackets the share of these that are right then. Methods of tables 3 and "
     "4 with the 7-layer CNN, the data and the schedule of Jo-SRC's run, but for Joint-Optim and "
     "P-correction, whose learning rate stays high for longer, and M-correction, which has the "
-    "steps of its code. CleanNet is told by the truth whether a tenth of the labels are right, "
+    "steps of its code. CleanNet knows for a tenth of the labels whether they are right, "
     "which no other method knows. A row (earlier) was made before its method was fixed, and says "
     "nothing about what it does now. Standard and Jo-SRC are the runs of Table "
 )
@@ -254,7 +255,7 @@ OWN_NOTES = {
     "are right, and forget rates are the true ones. Labels turned: the share for which the method "
     "puts another label in the given one's place in the end, and in brackets the share of these "
     "that are right then; foreign images, a quarter of all, have no right one.",
-    "others-c": f"{OTHERS_NOTE}1. No image of this data is out of distribution.",
+    "others-c": f"{OTHERS_NOTE}1. No image in this data is out of distribution.",
     "others-o": f"{OTHERS_NOTE}2.",
 }
 

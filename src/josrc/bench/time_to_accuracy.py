@@ -138,7 +138,7 @@ def _schedules(
 ) -> list[Schedule]:
     for name in data:
         if name not in CELLS:
-            raise UserError(f"'{name}' is not timed. There are: {', '.join(CELLS)}.")
+            raise UserError(f"'{name}' is not timed. Known: {', '.join(CELLS)}.")
     for method in methods:
         get_method(method)
     for wrong in [count for count in epochs if count < 1]:
@@ -213,7 +213,9 @@ def read_times(results: Path) -> list[dict[str, Any]]:
             measured = {name: float(one[name]) for name in ("seconds", "accuracy")}
             found.append({**one, **measured, "cell": cell, "line": schedule.line})
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is no result of josrc bench time: {reason(error)}") from None
+            raise UserError(
+                f"{path} is not a result of josrc bench time: {reason(error)}"
+            ) from None
     order = list(METHOD_TITLES)
     return sorted(
         found,

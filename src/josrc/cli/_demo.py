@@ -15,6 +15,7 @@ from rich.table import Table
 from josrc._console import say
 from josrc._reading import read_arrays
 from josrc.engine.run_folder import free_name
+from josrc.errors import command
 from josrc.runs.run import Run
 from josrc.runs.scan import scan
 from josrc.runs.start import configure, start
@@ -48,10 +49,10 @@ def demo_pictures(out: Path | None, console: Console) -> Run:
     right = sum(classes[name][1] == suggested for name, suggested in found)
     say(
         console,
-        f"{len(rows)} labels are accused, {len(found)} of them wrong in truth: {len(found)} of "
+        f"{len(rows)} labels are accused, {len(found)} of them actually wrong: {len(found)} of "
         f"{len(wrong)} were found, {right} with the right suggestion.\n"
         f"See them, in a browser: {run.path / 'audit' / 'report.html'}\n"
-        f"Decide on them (extra review): josrc review {run.path}\n"
+        f"Decide on them (extra review): {command('review', run.path)}\n"
         "On images of your own: josrc scan FOLDER",
     )
     return run
@@ -82,7 +83,7 @@ def write_pictures(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def _doubted(rows: Iterable[tuple[str, str]], classes: dict[str, tuple[str, str]]) -> Table:
-    table = Table("picture", "label", "suggested", "in truth", title="The most suspicious labels")
+    table = Table("picture", "label", "suggested", "actually", title="The most suspicious labels")
     for name, suggested in rows:
         given, label = classes[name]
         table.add_row(Path(name).stem, given, suggested or "none of them", label)

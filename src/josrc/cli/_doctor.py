@@ -27,7 +27,7 @@ from josrc.data.source import Source
 from josrc.data.workers import default_workers
 from josrc.engine.device import device_name
 from josrc.engine.run_folder import versions
-from josrc.errors import UserError, install_command
+from josrc.errors import UserError, command, install_command
 from josrc.runs.data import read_images
 from josrc.runs.intro import describe_classes
 from josrc.runs.start import plan
@@ -147,7 +147,7 @@ def check_data(name: str, folder: Path | None, console: Console, **manifest: Any
         yield from dataset(name).check(describe_data(name, root=folder), console)
         return
     if folder is not None:
-        raise UserError(f"{name} is a path itself: josrc doctor data {name}")
+        raise UserError(f"{name} is a path itself: {command('doctor data', name)}")
     yield from check_own(name, console, **manifest)
 
 

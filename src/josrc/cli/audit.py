@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from josrc.cli._early import check_folder, check_not_training
 from josrc.cli._options import MovedTo, NoiseRate, OodRate, RunArgument
 from josrc.errors import UserError, check_run
 
@@ -32,7 +33,7 @@ def audit(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Judge only new images, a folder or manifest, for report, review and apply.",
+            help="Judge only new images in a folder or manifest, for report, review and apply.",
         ),
     ] = None,
     out: Annotated[
@@ -44,8 +45,9 @@ def audit(
     ] = False,
     data_root: MovedTo = None,
 ) -> None:
-    """Write a verdict on every sample of a run, and the report, to its folder audit."""
+    """Make verdicts on all samples of a run, and its report."""
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc._console import Terminal, say
     from josrc.runs.audit import audit as audit_run
@@ -55,7 +57,7 @@ def audit(
     if new is not None:
         if noise_rate is not None or ood_rate is not None:
             raise UserError(
-                "--new judges by the rates that the run has: give rates to josrc audit without "
+                "--new uses the rates of the run's audit: run josrc audit with your rates, without "
                 "--new first."
             )
         judged = judge_new(run, new, out=out, overwrite=overwrite, data_root=data_root, tell=tell)
@@ -77,8 +79,8 @@ def report(
         Literal["pca", "umap", "none"] | None,
         typer.Option(
             "--map",
-            help="Redraw the map of all images with pca or umap, or leave it out: none. Default: "
-            "the one that the run has.",
+            help="Redraw the map of all images with pca or umap, or omit it with none. Default: "
+            "the run's existing map.",
         ),
     ] = None,
     compare: Annotated[
@@ -87,8 +89,9 @@ def report(
     ] = None,
     data_root: MovedTo = None,
 ) -> None:
-    """Rewrite the report of a run: audit/report.html, one file that opens in any browser."""
+    """Rewrite the report of a run, audit/report.html."""
     check_run(run)  # said before what takes seconds to import
+    check_not_training(run)
 
     from josrc._console import Terminal, say
     from josrc.runs.audit import report as write_report
@@ -103,7 +106,7 @@ def compare(
     run: Annotated[Path, typer.Argument(metavar="RUN1", help="The earlier run.")],
     other: Annotated[Path, typer.Argument(metavar="RUN2", help="The later one.")],
 ) -> None:
-    """Compare two runs on the same images: accuracy, verdicts, and what became of decisions."""
+    """Compare accuracy, verdicts and decisions of two runs."""
     from josrc._console import Terminal, say
     from josrc.runs.compare import compare_runs
 
@@ -118,14 +121,16 @@ def review(
     budget: Annotated[
         int | None,
         typer.Option(
-            min=1, help="How many images you have time to look at; shows those that correct most."
+            min=1,
+            help="Number of images you have time for; shows those whose review corrects most.",
         ),
     ] = None,
     decisions_of: DecisionsOf = None,
     data_root: MovedTo = None,
 ) -> None:
-    """Look at the verdicts on a run in a browser and decide; served to this machine only."""
+    """Review verdicts in a browser and decide; only on this machine."""
     check_run(run)  # said before what takes seconds to import
+    check_not_training(run)
 
     from josrc._launch import ended_at_once
 
@@ -153,7 +158,7 @@ def apply_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The file to write: a CSV, or what --to says; a folder with --copy or --link."
+            help="File to write: CSV, or the format of --to; with --copy or --link a folder."
         ),
     ] = None,
     to: Annotated[
@@ -165,7 +170,7 @@ def apply_command(
         typer.Option(min=0, max=1, help="Also apply verdicts with at least this confidence."),
     ] = None,
     auto_remove: Annotated[
-        bool, typer.Option(help="Let --auto remove images too, or only relabel them.")
+        bool, typer.Option(help="Let --auto also remove images instead of only relabelling.")
     ] = False,
     copy: Annotated[bool, typer.Option("--copy", help="Write a folder of copied images.")] = False,
     link: Annotated[
@@ -178,18 +183,19 @@ def apply_command(
     budget: Annotated[
         int | None,
         typer.Option(
-            min=1, help="--to label-studio: only N images, those whose review brings most."
+            min=1, help="--to label-studio: only the N images whose review corrects most."
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what an earlier apply wrote.")] = False,
     decisions_of: DecisionsOf = None,
     data_root: MovedTo = None,
 ) -> None:
-    """Write the corrected data set: from decisions, and with --auto from verdicts.
+    """Write the corrected data set, from decisions or verdicts.
 
-    josrc apply RUN --to label-studio tasks.json hands all images over to decide there.
+    josrc apply RUN --to label-studio tasks.json writes tasks to decide in Label Studio.
     """
     check_run(run)  # said before what takes seconds to import
+    check_not_training(run)
 
     from josrc._console import Terminal
     from josrc.review.apply import apply_run
@@ -198,7 +204,7 @@ def apply_command(
     if copy and link:
         raise UserError("Give --copy or --link, not both.")
     if (out is None) == (target is None):
-        raise UserError("Name one file or folder to write: --out cleaned.csv, say.")
+        raise UserError("Name one file or folder to write, such as --out cleaned.csv.")
     place = out or target or Path()
     common: dict[str, Any] = {
         "decisions_of": decisions_of,
@@ -209,14 +215,13 @@ def apply_command(
     if to == "label-studio":
         if auto is not None or copy or link:
             raise UserError(
-                "--to label-studio hands images to people who decide: leave out "
-                "--auto, --copy and --link."
+                "--to label-studio lets people decide: leave out --auto, --copy and --link."
             )
         write_label_studio(run, place, images=images, budget=budget, **common)
         return
     for name, value in (("images", images), ("budget", budget)):
         if value is not None:
-            raise UserError(f"--{name} goes with --to label-studio.")
+            raise UserError(f"--{name} needs --to label-studio.")
     common |= {"auto": auto, "auto_remove": auto_remove, "link": "copy" if copy else link}
     apply_run(run, place, to=to, **common)
 
@@ -229,7 +234,7 @@ def decisions(
     ],
     data_root: MovedTo = None,
 ) -> None:
-    """Import decisions that people made in Label Studio; images are matched by id and file."""
+    """Import decisions made in Label Studio, matched by id and file."""
     from josrc._console import Terminal
     from josrc.review.answers import import_answers
 
@@ -244,7 +249,7 @@ def verdict_lines(folder: Path, summary: Mapping[str, Any] | None) -> list[str]:
     lines = [verdict_line(summary, folder), unlearned_warning(summary)] if summary else []
     annotators = folder / "annotators.csv"
     if annotators.is_file():
-        lines.append(f"Annotators and their consensus: {annotators} and consensus.csv")
+        lines.append(f"Annotators and consensus: {annotators} and consensus.csv")
     lines.append(f"Report: {report}" if report.is_file() else None)
     if summary and summary["counts"]["clean"] < summary["samples"]:
         lines.append(

@@ -10,11 +10,11 @@ import typer
 from josrc.cli._options import DataRoot, Device, Engine, names
 from josrc.errors import UserError
 
-app = typer.Typer(no_args_is_help=True, help="The paper's tables: run, show and render them.")
+app = typer.Typer(no_args_is_help=True, help="Run, show and render benchmarks.")
 
 Results = Annotated[Path, typer.Option(help="Where results are kept.")]
 Scratch = Annotated[Path, typer.Option(help="Where run folders go.")]
-Cells = Annotated[list[str] | None, typer.Option(help="Only these cells: symmetric-0.2 ...")]
+Cells = Annotated[list[str] | None, typer.Option(help="Only these cells, such as symmetric-0.2.")]
 Epochs = Annotated[int | None, typer.Option(help="Shorter runs, kept apart in RESULTS/trial.")]
 
 
@@ -22,7 +22,9 @@ Epochs = Annotated[int | None, typer.Option(help="Shorter runs, kept apart in RE
 def bench_run(
     suite: Annotated[
         str,
-        typer.Argument(help="A table or another suite; docs/paper/reproduce.md lists them."),
+        typer.Argument(
+            metavar="SUITE", help="A table or another suite; docs/paper/reproduce.md lists them."
+        ),
     ],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Cells = None,
@@ -52,9 +54,7 @@ def bench_run(
     device: Device = None,
     engine: Annotated[
         str | None,
-        typer.Option(
-            help="auto, captured, compiled or eager; ray: many runs at once, each with auto."
-        ),
+        typer.Option(help="auto, captured, compiled or eager; ray: several runs in parallel."),
     ] = None,
     address: Annotated[
         str | None, typer.Option(help="With --engine ray: address of a running cluster.")
@@ -62,15 +62,15 @@ def bench_run(
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Run what a table of the paper still lacks."""
+    """Run what is missing from a table of the paper."""
     from josrc._console import Terminal
     from josrc.bench.suite import find_runs, run_suite
 
     on_ray = engine == "ray"
     if on_ray and minutes is not None:
-        raise UserError("--minutes limits the runs of one process: leave it out with --engine ray.")
+        raise UserError("--minutes does not work with --engine ray: leave it out.")
     if address is not None and not on_ray:
-        raise UserError("--address is where Ray runs: add --engine ray.")
+        raise UserError("--address needs --engine ray.")
     if on_ray:
         from josrc.engine.cluster import check_ray
 
@@ -106,11 +106,14 @@ def bench_run(
 def bench_show(
     suite: Annotated[
         str,
-        typer.Argument(help="A table, another suite or audit; docs/paper/reproduce.md lists them."),
+        typer.Argument(
+            metavar="SUITE",
+            help="A table, another suite or audit; docs/paper/reproduce.md lists them.",
+        ),
     ],
     results: Results = Path("results"),
 ) -> None:
-    """Show a table: the paper's number, ours, and the difference; or the verdicts of an audit."""
+    """Show a table: the paper's numbers, ours, and the difference."""
     from josrc._console import Terminal
     from josrc.bench.render import show
 
@@ -122,7 +125,7 @@ def bench_render(
     results: Results = Path("results"),
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("RESULTS.md"),
 ) -> None:
-    """Write RESULTS.md, the figures and their CSVs from the results alone."""
+    """Write RESULTS.md and all figures from the results."""
     from josrc.bench.render import write_results
 
     write_results(results, out)
@@ -165,7 +168,7 @@ def bench_speed(
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Time a training step: a loop written by hand, josrc eager, josrc captured.
+    """Time a training step: a hand-written loop, josrc eager, captured.
 
     With --data: images a second from files, by hand, by josrc, and without reading.
     """
@@ -204,9 +207,9 @@ def bench_speed(
         )
         return
     if train != "all":
-        raise UserError("--train head goes with --data.")
+        raise UserError("--train head needs --data.")
     if batch_size is not None:
-        raise UserError("--batch-size goes with --data: CIFAR's recipe has its own.")
+        raise UserError("--batch-size needs --data: CIFAR's recipe has its own.")
     from josrc.bench.speed import run_speed
 
     run_speed(
@@ -249,7 +252,7 @@ def bench_time(
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Train schedules of several lengths, and draw accuracy against seconds of waiting."""
+    """Measure the time to accuracy, for schedules of several lengths."""
     from josrc._console import Terminal
     from josrc.bench.time_to_accuracy import run_times
 
@@ -275,7 +278,7 @@ def bench_audit(
         ),
     ] = None,
     cells: Annotated[
-        list[str] | None, typer.Option(help="Only these cells: none-0, symmetric-0.05, worst-0 ...")
+        list[str] | None, typer.Option(help="Only these cells, such as none-0,worst-0.")
     ] = None,
     sides: Annotated[list[str] | None, typer.Option(help="josrc, cleanlab or both.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 1,
@@ -286,7 +289,7 @@ def bench_audit(
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Compare verdicts with the truth, ours beside cleanlab's.
+    """Compare verdicts with the truth: josrc's and cleanlab's.
 
     Ours come from one training with planted errors, cleanlab's from five plain ones of 30 epochs.
     """
@@ -317,7 +320,7 @@ def bench_scan(
         typer.Option(help="cifar10n (the default), cifar100n-c, cifar80n-o, digits-o."),
     ] = None,
     cells: Annotated[
-        list[str] | None, typer.Option(help="Only these cells: none-0, random1-0, worst-0 ...")
+        list[str] | None, typer.Option(help="Only these cells, such as none-0,worst-0.")
     ] = None,
     sides: Annotated[list[str] | None, typer.Option(help="scan, cleanlab or both.")] = None,
     model: Annotated[str | None, typer.Option(help="Any timm model.")] = None,
@@ -327,7 +330,7 @@ def bench_scan(
     results: Results = Path("results"),
     scratch: Scratch = Path("runs/bench"),
 ) -> None:
-    """Compare verdicts of scans with the truth, ours beside cleanlab's from the same features."""
+    """Compare scans with the truth: josrc's and cleanlab's."""
     from josrc._console import Terminal
     from josrc.bench.scan import run_scans
 
@@ -361,7 +364,7 @@ def bench_loader(
     device: Device = None,
     results: Results = Path("results"),
 ) -> None:
-    """Time reading images from files: torchvision's folder and loader, and josrc's."""
+    """Time reading images from files: torchvision's loader and josrc's."""
     from josrc._console import Terminal
     from josrc.bench.loader import run_loader
 

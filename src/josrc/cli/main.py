@@ -14,6 +14,7 @@ import typer
 
 from josrc._launch import count_processes, find_place
 from josrc._version import __version__
+from josrc.cli._early import check_names
 from josrc.cli._options import (
     Data,
     DataRoot,
@@ -40,7 +41,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Train image classifiers on labels you can't trust.",
+    rich_markup_mode=None,
+    help="Find wrong labels in image data sets, correct them, and train despite them.",
 )
 app.add_typer(bench_commands, name="bench")
 app.add_typer(model_commands)
@@ -58,8 +60,8 @@ def root(
         raise typer.Exit
     if find_place().world > 1 and context.invoked_subcommand not in ("train", "resume"):
         raise UserError(
-            "Several processes were started, but only josrc train and josrc resume can use them. "
-            "Start one, or set WORLD_SIZE=1 if each has its own work."
+            "Several processes are running, but only josrc train and josrc resume can use them. "
+            "Start a single one, or set WORLD_SIZE=1 if each has its own work."
         )
 
 
@@ -82,10 +84,12 @@ def noise(
     allow_outside: MayBeOutside = False,
     allow_skipped: MaySkip = False,
 ) -> None:
-    """Write a noise file without training: arrays given, true and kind.
+    """Write a noise file (given and true labels) without training.
 
     josrc noise cifar80n-o --noise symmetric --rate 0.2 --out noise.npz
     """
+    check_names(data, noise=noise)  # said before what takes seconds to import
+
     from josrc._console import Terminal, say
     from josrc.data.label_files import check_noise_target, write_noise_file
     from josrc.data.registry import open_source
@@ -119,9 +123,9 @@ def demo(
         bool, typer.Option("--digits", help="Train Standard and Jo-SRC on digits instead.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for pictures and runs.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="With --digits: fewer take less time.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="With --digits: length of the runs.")] = None,
 ) -> None:
-    """Find the wrong labels among some 300 small pictures, in half a minute."""
+    """Find wrong labels among 326 small pictures, in half a minute."""
     from josrc.models.pretrained import PACKAGED_MODEL, check_weights
 
     digits = digits or epochs is not None

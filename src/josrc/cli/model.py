@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from josrc.cli._early import check_folder
 from josrc.cli._options import (
     DataRoot,
     Device,
@@ -36,7 +37,7 @@ def predict(
             metavar="PATH...", help="Images, folders of images, manifests, tar and parquet files."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
     top_k: Annotated[int, typer.Option(min=1, help="Classes to list per image.")] = 1,
     last: Last = False,
     path_column: PathColumn = None,
@@ -45,11 +46,12 @@ def predict(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Predict the classes of images, and how unlike those classes each image is.
+    """Predict the classes of images, and how unfamiliar they are.
 
     josrc predict RUN photos --out predictions.csv --top-k 3
     """
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc._console import Terminal, progress_bar, say
     from josrc.data.readers import list_images
@@ -74,9 +76,11 @@ def evaluate(
     run: RunArgument,
     data: Annotated[
         str,
-        typer.Argument(help="A data set's name, a folder of class folders, or a manifest."),
+        typer.Argument(
+            metavar="DATA", help="Name of a data set, a folder of class folders, or a manifest."
+        ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder; default RUN/eval/NAME.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; default: RUN/eval/NAME.")] = None,
     last: Last = False,
     data_root: DataRoot = None,
     path_column: PathColumn = None,
@@ -87,11 +91,12 @@ def evaluate(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Measure accuracy and calibration on images whose labels are right.
+    """Measure accuracy and calibration on correctly labelled images.
 
     josrc eval RUN holiday-photos
     """
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc._console import Terminal, progress_bar, say
     from josrc.config import HUB
@@ -142,14 +147,15 @@ def export(
     format: Annotated[
         str, typer.Option(help="onnx, torch (torch.export), or hf (a folder for timm).")
     ] = "onnx",
-    out: Annotated[Path | None, typer.Option(help="Default RUN/export/model.onnx.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Default: RUN/export/model.onnx.")] = None,
     last: Last = False,
 ) -> None:
-    """Write the model as one file that needs no josrc, and a card that says how to use it.
+    """Write the model as a file that works without josrc.
 
     josrc export RUN --format onnx --out model.onnx
     """
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc.runs.export import card_path, export, format_of
     from josrc.runs.run import Run
@@ -183,7 +189,7 @@ def _export_folder(run: Path, folder: Path, last: bool) -> None:
     strange = sorted({path.name for path in folder.glob("*")} - {CARD, SETTINGS, WEIGHTS})
     if strange:
         raise UserError(
-            f"{folder} holds {strange[0]}, which is not part of a model. Name another --out."
+            f"{folder} contains {strange[0]}, which is not part of a model. Name another --out."
         )
     found = write_hub_model(Run.load(run), folder, last=last)
     typer.echo(
@@ -195,9 +201,9 @@ def _export_folder(run: Path, folder: Path, last: bool) -> None:
 
 @doctor.callback(invoke_without_command=True)
 def examine(context: typer.Context) -> None:
-    """Show what is installed, which GPU, extras, memory and caches there are.
+    """Show versions, GPU, extras, memory and caches.
 
-    josrc doctor data cifar80n-o DIR looks at the files of a data set.
+    josrc doctor data cifar80n-o DIR checks the files of a data set.
     """
     if context.invoked_subcommand is not None:
         return
@@ -211,16 +217,18 @@ def examine(context: typer.Context) -> None:
 
 @doctor.command("data")
 def doctor_data(
-    name: Annotated[str, typer.Argument(help="A data set's name, or a path to own images.")],
+    name: Annotated[
+        str, typer.Argument(metavar="DATA", help="Name of a data set, or path to own images.")
+    ],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Folder that holds the data set.")
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder of the data set.")
     ] = None,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
     whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
 ) -> None:
-    """Check the files of a data set: published md5 sums, or every image decoded once."""
+    """Check the files of a data set: MD5 sums, or every image."""
     from josrc._console import Terminal, say
     from josrc.cli._doctor import check_data
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from josrc.cli._early import check_folder, check_names
 from josrc.cli._options import (
     Address,
     AnnotatorColumn,
@@ -41,22 +42,22 @@ app = typer.Typer()
 def scan(
     data: Data,
     model: Annotated[
-        str | None, typer.Option(help="Any timm model; default tf_efficientnet_lite0.")
+        str | None, typer.Option(help="Any timm model; default: tf_efficientnet_lite0.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Its weights, instead of the published ones.")
+        Path | None, typer.Option(help="Weights of the model, instead of the published ones.")
     ] = None,
     image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
     probs: Annotated[
         Path | None,
         typer.Option(
-            help="Your own out-of-sample predictions, a row per image: npy, parquet or CSV."
+            help="Your own out-of-sample predictions, one row per image: npy, parquet or CSV."
         ),
     ] = None,
     features: Annotated[
         Path | None,
         typer.Option(
-            help="Your own features, a row per image: npy, parquet, CSV, or those of a scan."
+            help="Your own features, one row per image: npy, parquet, CSV, or those of a scan."
         ),
     ] = None,
     noise: Noise = None,
@@ -80,28 +81,30 @@ def scan(
     device: Device = None,
     engine: Annotated[
         Literal["auto", "ray"],
-        typer.Option(
-            help="auto: this process; ray: features by many workers, see docs/use/scale.md."
-        ),
+        typer.Option(help="auto: this process; ray: many workers, see docs/use/scale.md."),
     ] = "auto",
     address: Address = None,
     cpus: Cpus = None,
     shard_size: Annotated[
-        int | None, typer.Option(help="With --engine ray: images per task and file; 4096.")
+        int | None, typer.Option(help="With --engine ray: images per task and file; default 4096.")
     ] = None,
     data_root: DataRoot = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing run folder.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find wrong labels in minutes, without training: by features of a pretrained network.
+    """Find wrong labels in minutes, without training.
 
-    josrc scan FOLDER --out RUN, then josrc review RUN and josrc apply RUN --out cleaned.csv
+    Labels are judged by features of a pretrained network.
+
+    josrc scan FOLDER --out RUN
     """
     from josrc.models.pretrained import PACKAGED_MODEL, check_weights
 
+    check_folder(out)  # said before what takes seconds to import
+    check_names(data, noise=noise, inject=inject)
     _check_ray_options(engine, {"address": address, "cpus": cpus, "shard-size": shard_size})
-    if probs is None and features is None:  # said before what takes seconds to import
+    if probs is None and features is None:
         check_weights(model or PACKAGED_MODEL, weights)
 
     from josrc._console import Terminal, duration, say
@@ -152,4 +155,4 @@ def _check_ray_options(engine: str, options: dict[str, Any]) -> None:
     """Raise an error for options of Ray without Ray."""
     for name, value in options.items():
         if engine != "ray" and value is not None:
-            raise UserError(f"--{name} is for Ray: add --engine ray.")
+            raise UserError(f"--{name} needs --engine ray.")

@@ -17,9 +17,11 @@ def sweep(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="See docs/use/scale.md.")],
     address: Address = None,
     cpus: Cpus = None,
-    out: Annotated[Path | None, typer.Option(help="Sweep folder; default runs/PLAN.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Sweep folder; default: runs/PLAN.")] = None,
 ) -> None:
-    """Train many runs that differ in settings and seeds, on Ray; the same command goes on.
+    """Train many runs with different settings and seeds, on Ray.
+
+    Repeat the command to continue a sweep that was stopped.
 
     josrc sweep PLAN.yaml --out SWEEP
     """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from josrc.cli._early import check_folder, check_names
 from josrc.cli._options import (
     AnnotatorColumn,
     AnnotatorColumns,
@@ -39,7 +40,7 @@ app = typer.Typer()
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Any configuration key: method.alpha=0.3."),
+    typer.Argument(metavar="[KEY=VALUE]...", help="Any setting, such as method.alpha=0.3."),
 ]
 
 
@@ -54,7 +55,9 @@ def train(
     noise_file: Annotated[
         Path | None, typer.Option(help="Train on these labels instead: npz, npy or CSV.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="See 'josrc methods'.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Default: josrc. 'josrc methods' lists all.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="cnn7 or any timm model.")] = None,
     pretrained: Annotated[
         bool | None,
@@ -66,13 +69,13 @@ def train(
     train: Annotated[
         str | None,
         typer.Option(
-            help="Own images: 'head' trains a head over features computed once, 'all' the whole "
+            help="Own images: 'head' trains a head on features computed once, 'all' the whole "
             "network, 'auto' what fits the machine."
         ),
     ] = None,
     image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Length of the run; the method's phases scale with it.")
+        int | None, typer.Option(help="Length of the run; phases of the method scale with it.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples per step.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights, order and views.")] = None,
@@ -89,7 +92,7 @@ def train(
         typer.Option(
             min=0,
             max=0.1,
-            help="Share of labels to corrupt in training, to measure the verdicts by; default "
+            help="Share of labels to corrupt during training to measure the verdicts; default "
             "0.03 or more for 390 own images or more, else 0; 0: none.",
         ),
     ] = None,
@@ -106,11 +109,9 @@ def train(
     ] = None,
     log: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Also log to: tensorboard, mlflow, wandb, trackio; several separated by commas."
-        ),
+        typer.Option(help="Also log to tensorboard, mlflow, wandb or trackio (comma-separated)."),
     ] = None,
-    recipe: Annotated[str | None, typer.Option(help="See 'josrc recipes'.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="'josrc recipes' lists all.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of settings.")] = None,
     data_root: DataRoot = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
@@ -121,11 +122,13 @@ def train(
 
     josrc train FOLDER --model resnet18 --pretrained
 
-    josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR --out RUN
+    josrc train cifar80n-o --noise symmetric --rate 0.2 --data-root DIR
     """
     from josrc.models.pretrained import check_weights
 
-    if weights is not None or (pretrained and model):  # said before what takes seconds to import
+    check_folder(out, new=not overwrite)  # said before what takes seconds to import
+    check_names(data, method=method, noise=noise, inject=inject)
+    if weights is not None or (pretrained and model):
         check_weights(model or "", weights)
 
     from josrc.runs.options import check_early
@@ -186,8 +189,9 @@ def resume(
     device: Device = None,
     quiet: Quiet = False,
 ) -> None:
-    """Resume an interrupted run; it ends as it would have without the interruption."""
+    """Resume an interrupted run, as if it had not been stopped."""
     check_run(run)  # said before what takes seconds to import
+    check_folder(run)
 
     from josrc.runs.start import resume as resume_run
 

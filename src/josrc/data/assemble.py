@@ -40,7 +40,7 @@ def assemble(table: Table, config: DataConfig, testing: Table | None) -> Source:
         skipped += find_unlabelled(testing)
         test = np.flatnonzero(testing.labels >= 0)
         if not test.size:
-            raise UserError(f"{config.test or 'test'} holds no labelled image to test on.")
+            raise UserError(f"{config.test or 'test'} contains no labelled images to test on.")
     elif test.size:
         testing = table
     source = _check_classes(part_of(table, train, config), train.size)
@@ -81,7 +81,7 @@ def find_unlabelled(table: Table) -> Skipped:
     """Rows that name no image or no class."""
     found: list[tuple[str, str]] = []
     for index in np.flatnonzero(table.labels < 0).tolist():
-        reason = "it has no label" if table.files.names[index] else "its row names no file"
+        reason = "it has no label" if table.files.names[index] else "its row has no file name"
         found.append((table.images.location(index), reason))
     return tuple(found)
 
@@ -138,7 +138,7 @@ def _held_out_groups(table: Table, group: Labels, share: float) -> Labels:
 
 def _check_classes(source: Source, samples: int) -> Source:
     if samples == 0:
-        raise UserError(f"{source.name} holds no labelled image to train on.")
+        raise UserError(f"{source.name} contains no labelled images to train on.")
     found = np.unique(source.given)
     if len(found) < 2:
         only = source.class_names[int(found[0])]
@@ -162,7 +162,7 @@ def _only_classes_of_training(
             if class_names[number] not in place:
                 raise UserError(
                     f"{source.name}: {what} of class '{class_names[number]}', which no training "
-                    f"image has.{closest(class_names[number], names)}"
+                    f"image belongs to.{closest(class_names[number], names)}"
                 )
         numbers = np.array([place.get(name, -1) for name in class_names], dtype=np.int64)
         return numbers[labels]

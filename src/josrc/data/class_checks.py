@@ -29,8 +29,8 @@ def _alike(names: Sequence[str]) -> list[str]:
     if not groups:
         return []
     return [
-        f"Warning: classes that differ only in case or spaces: {_some(groups)}. They are trained "
-        "as separate classes; if they are one, give them one name."
+        f"Warning: classes that differ only in case or spaces: {_some(groups)}. They are treated "
+        "as separate classes. If they are the same class, give them the same name."
     ]
 
 
@@ -41,8 +41,8 @@ def _small(source: Source) -> list[str]:
         return []
     named = [f"{source.class_names[place]} {counts[place]:,}" for place in small]
     return [
-        f"Warning: classes with fewer than {MIN_IMAGES} images: {_some(named)}. They are hardly "
-        "learned, and verdicts on them are little more than guesses."
+        f"Warning: classes with fewer than {MIN_IMAGES} images: {_some(named)}. The network can "
+        "hardly learn them, and verdicts on them are little more than guesses."
     ]
 
 

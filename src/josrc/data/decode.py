@@ -235,7 +235,7 @@ def _square(image: Image.Image, tile: int, down: float, across: float) -> Image.
 def _reason(error: Exception, content: Content) -> str:
     if isinstance(content, str):
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            return "a part of its path is longer than file names can be"
+            return "a part of its path is too long for a file name"
         if not os.path.exists(content):  # noqa: PTH110  (a Path raises on names that no file has)
             return "the file does not exist"
         path = Path(content)
@@ -246,7 +246,7 @@ def _reason(error: Exception, content: Content) -> str:
     if _size(content) == 0:
         return "the file is empty"
     if isinstance(error, UnidentifiedImageError):
-        return "not an image of a known format"
+        return "not an image in a known format"
     if isinstance(error, Image.DecompressionBombError):
         return "too many pixels: it could be a decompression bomb"
     if isinstance(error, PermissionError):

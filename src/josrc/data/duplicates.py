@@ -38,7 +38,7 @@ TOO_GOOD = {"held-out": "agreement", "test": "test accuracy"}
 MAX_LISTED_PICTURES, MAX_LISTED_COPIES = 20, 6
 # How copies are alike: byte for byte, or to the eye.
 EXACT, NEAR = "exact", "near"
-NEAR_TITLE = "Near copies (saved again, resized, cropped, brightened or mirrored)"
+NEAR_TITLE = "Near copies (re-encoded, resized, cropped, brightened or mirrored)"
 
 
 def mark(content: Content) -> bytes:
@@ -285,7 +285,7 @@ class DuplicateTally:
         found = self.exact.sentence("Exact copies") + self.near.sentence(NEAR_TITLE)
         for part, count in self.shared.items():
             found.append(
-                f"Warning: {count:,} of them are both among the training and the {part} images, "
+                f"Warning: {count:,} of them are among both the training and the {part} images, "
                 f"which makes {TOO_GOOD[part]} look better than it is."
             )
         return found

@@ -197,5 +197,5 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
     with readable(path), regular(path).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > MAX_HEADER_BYTES:
-            raise ValueError("it does not begin as a safetensors file")
+            raise ValueError("it does not start like a safetensors file")
         return parse_json(file.read(length)), 8 + length

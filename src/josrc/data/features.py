@@ -44,7 +44,10 @@ class FeatureLoader(Loader):
 
     def refill(self, source: Source) -> None:
         """Not possible: other images have other features."""
-        raise UserError("A trainer of heads can't take other images; start a new run.")
+        raise UserError(
+            "Features of a frozen backbone belong to their images: start a new run "
+            "for other images."
+        )
 
     def _tiles_of(self, index: Tensor) -> Tensor:
         return index.repeat(self.needs.views)

@@ -27,7 +27,7 @@ GIVEN = "given.npy"
 def check_noise_target(path: Path) -> None:
     """Raise an error if anything but an earlier noise file would be replaced."""
     if path.suffix != ".npz":
-        raise UserError(f"A noise file ends in .npz, and {path} does not.")
+        raise UserError(f"The name of a noise file must end in .npz, and {path} does not.")
     if path.is_file() and not (zipfile.is_zipfile(path) and GIVEN in _members(path)):
         raise UserError(f"{path} exists and is not a noise file. Name another --out.")
 
@@ -63,7 +63,7 @@ def check_ids(path: Path, ids: str | None) -> None:
     if known is not None and str(known) != ids:
         raise UserError(
             f"The images have changed since {path} was written: files were added, removed or "
-            "renamed. Its labels can no longer be matched to the images. Put the files back, or "
+            "renamed. Its labels can no longer be matched to the images. Restore the files, or "
             "start over."
         )
 
@@ -102,7 +102,7 @@ def read_label_file(
     length = samples if true is None else len(true)
     given = check_labels(path, values, len(values) if length is None else length, len(class_names))
     if true is not None and file_true is not None and not np.array_equal(file_true, true):
-        raise UserError(f"{path} was made for other data: its true labels differ from this data's.")
+        raise UserError(f"{path} was made for different data: its true labels differ.")
     return given
 
 
@@ -157,7 +157,7 @@ def _check_order(lines: list[tuple[int, list[str]]], header: list[str]) -> None:
 def check_labels(path: Path, values: Any, length: int, classes: int) -> Labels:
     """Values of a file as labels, if there are that many and each names one of the classes."""
     if values.ndim != 1:
-        raise UserError(f"{path}: labels must be one vector, not an array of shape {values.shape}.")
+        raise UserError(f"{path}: labels must be a vector, not an array of shape {values.shape}.")
     if len(values) != length:
         raise UserError(
             f"{path} holds {len(values):,} labels, but the data has {length:,} samples."

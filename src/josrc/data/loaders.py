@@ -110,7 +110,7 @@ class Loader:
         """
         if batch_size % needs.group_size:
             raise UserError(
-                f"batch_size={batch_size} does not hold whole groups of group_size="
+                f"batch_size={batch_size} is not a multiple of the groups of group_size="
                 f"{needs.group_size} samples. Choose a multiple of {needs.group_size}."
             )
         self.label = torch.tensor(source.given, device=device)  # not shared: it may be changed
@@ -302,9 +302,9 @@ class StreamingLoader(Loader):
         tiles, faults, *_ = next(self.coming)
         for index, reason in faults:
             raise UserError(
-                f"{self.images.location(index)} can no longer be read: {reason}. It could be "
-                "when the run started. Put it back and continue with josrc resume, or start a "
-                "new run."
+                f"{self.images.location(index)} can no longer be read: {reason}. It was readable "
+                "when the run started. Restore it and continue with josrc resume, or start a new "
+                "run."
             )
         pad = self.view.pad
         inside = slice(pad, pad + self.images.tile)

@@ -46,7 +46,7 @@ def transition_matrix(
     if not 0 <= rate <= 1:
         raise UserError(f"The noise rate must lie between 0 and 1, and {rate} does not.")
     if kind == "none" and rate > 0:
-        raise UserError(f"Noise 'none' has no rate, but rate {rate} was asked for.")
+        raise UserError(f"Noise 'none' has no rate, but a rate of {rate} was given.")
     matrix = np.zeros((classes, classes))
     matrix[closed:, :closed] = 1.0 / closed
     if kind == "symmetric" and closed > 1:

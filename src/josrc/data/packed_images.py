@@ -51,7 +51,7 @@ class PackedImages(ImageFiles):
             return super().content(index)
         file, member = split_member(self.location(index))
         if start == GONE:
-            raise UnreadableImageError(f"{Path(file).name} holds no {clipped(member)}")
+            raise UnreadableImageError(f"{Path(file).name} does not contain {clipped(member)}")
         if file.lower().endswith(".parquet"):
             return read_row(file, start, member.rpartition("/")[0])
         if size > LARGEST_IMAGE:

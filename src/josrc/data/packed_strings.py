@@ -34,7 +34,7 @@ def read_strings(path: Path, arrays: Mapping[str, NDArray[Any]], name: str) -> P
     block, ends = arrays[name], arrays[f"{name}_ends"].astype(np.int64)
     if block.dtype != np.uint8 or (np.diff(ends) < 0).any() or len(block) != ends[-1:].sum():
         raise UserError(
-            f"{path} is damaged: {name} does not hold the strings that {name}_ends marks."
+            f"{path} is damaged: {name} does not contain the strings that {name}_ends marks."
         )
     return PackedStrings(block.tobytes(), ends)
 

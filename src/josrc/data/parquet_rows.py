@@ -153,7 +153,7 @@ def check_groups(path: str, file: Any, column: str) -> None:
             raise UserError(
                 f"{path}: the {group.num_rows:,} images of row group {number} take "
                 f"{size >> 20:,} MiB, and josrc reads one group at a time, up to "
-                f"{LARGEST_GROUP >> 20:,} MiB. Write it with fewer rows in each: "
+                f"{LARGEST_GROUP >> 20:,} MiB. Write it with fewer rows per group: "
                 "row_group_size=100."
             )
 
@@ -237,7 +237,7 @@ def read_row(path: str, row: int, column: str = "") -> bytes:
         raise UnreadableImageError(f"damaged: {clipped(str(error), MAX_TEXT_LENGTH)}") from None
     content = _buffer(cell)
     if content is None:
-        raise UnreadableImageError("its row holds no bytes")
+        raise UnreadableImageError("its row contains no bytes")
     if content.size > LARGEST_IMAGE:
         raise UnreadableImageError(f"larger than {LARGEST_IMAGE >> 20} MiB")
     return bytes(content)

@@ -99,13 +99,14 @@ def prepare_source(
         resident = distributed.highest(0 if resident else 1) == 0  # in all processes, or in none
     elif resident and config.views.crop == "whole":
         raise UserError(
-            "data.resident=true keeps the middle squares of images in files, and views.crop=whole "
-            "asks for more. Leave one of them out."
+            "data.resident=true keeps only the central squares of images in files, but "
+            "views.crop=whole "
+            "needs whole images. Leave one of them out."
         )
     if config.data.noise == "instance" and not resident:
         raise UserError(
-            "Noise 'instance' needs the pixels of all images, and these stay in their files. "
-            "Keep them in memory (data.resident=true), or choose another noise."
+            "Noise 'instance' needs the pixels of all images, but they are not in memory. Keep "
+            "them there (data.resident=true), or choose another noise."
         )
     kept: Kept = dict(parts)
     skipped, duplicates = source.skipped or (), source.duplicates
@@ -120,7 +121,7 @@ def prepare_source(
             duplicates = _duplicates(marks, config.data.near_duplicates)
         if known is not None and faults:
             path, reason = faults[0]
-            raise UserError(f"{path} could be read before: now {reason}.")
+            raise UserError(f"{path} could be read before, but now: {reason}.")
         skipped += faults
     if known is None:
         count = sum(len(images) for images, _ in parts.values()) + len(source.skipped or ())
@@ -265,7 +266,7 @@ def _decode(
 
 def _check_share(skipped: Skipped, total: int, allowed: bool, source: Source) -> None:
     if len(skipped) == total:
-        raise UserError(f"{source.name} holds no image.\n{_examples(skipped)}")
+        raise UserError(f"{source.name} contains no images.\n{_examples(skipped)}")
     if allowed or len(skipped) <= MAX_SKIPPED_SHARE * total:
         return
     raise UserError(
@@ -291,8 +292,8 @@ def _rebuild(source: Source, kept: Kept, **changes: Any) -> Source:
     if lost.size:
         name = source.class_names[int(lost[0])]
         raise UserError(
-            f"{source.name}: no image of class '{name}' can be read. Fix its files, or leave the "
-            "class out."
+            f"{source.name}: no image of class '{name}' can be read. Fix its files, or remove the "
+            "class."
         )
     train = replace(_take(source, index), images=images, **changes)
     val, test = source.val, kept.get("test")

@@ -122,8 +122,8 @@ def kind_of(name: str) -> DataKind:
             return reader.kind
     if is_url(name):
         raise UserError(
-            f"{name}: behind an address josrc reads manifests ({', '.join(MANIFESTS)}), tar files "
-            "and parquet files, or a folder of these. List images that lie there in a manifest."
+            f"{name}: josrc reads remote manifests ({', '.join(MANIFESTS)}), tar files "
+            "and parquet files, or a folder of these. For single images, list them in a manifest."
         )
     if "/" in name or Path(name).suffix:
         name = clipped(name)
@@ -160,8 +160,8 @@ def check_root(config: DataConfig) -> None:
     """Raise an error if somebody says where own images are, and says it twice."""
     if config.root is not None and config.kind.has_place:
         raise UserError(
-            f"--data-root {config.root} is for data that josrc knows by name, and for what a run "
-            f"was trained on. {config.name} says by itself where it is."
+            f"--data-root {config.root} is for named data, and for the data of a run that has "
+            f"moved. {config.name} is a path already."
         )
 
 

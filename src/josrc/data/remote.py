@@ -54,14 +54,14 @@ def protocol_of(url: str) -> str:
     protocol, _, rest = url.partition("://")
     if protocol not in PROTOCOLS:
         known = ", ".join(f"{name}://" for name in PROTOCOLS)
-        raise UserError(f"{url}: josrc does not open {protocol}://, but {known}.")
+        raise UserError(f"{url}: josrc does not support {protocol}://, but {known}.")
     if not rest.strip("/") or (not rest.split("/")[0] and protocol != "memory"):
         raise UserError(f"{url} names no bucket: {protocol}://BUCKET/PATH.")
     if "@" in rest.split("/")[0]:
         shown = f"{protocol}://...@{rest.partition('@')[2]}"
         raise UserError(
-            f"{shown}: leave the password out of the address, as it would be kept in the run's "
-            "folder. Environment variables say who you are, AWS_ACCESS_KEY_ID and so on."
+            f"{shown}: leave the password out of the address, as it would be stored in the run "
+            "folder. Use environment variables instead, such as AWS_ACCESS_KEY_ID."
         )
     return protocol
 
@@ -101,7 +101,7 @@ def read_range(url: str, start: int | None = None, end: int | None = None) -> by
     """
     asked = (os.getpid(), protocol_of(url))
     if _unanswered[asked] >= GIVE_UP:
-        raise RemoteError(f"no answer, {GIVE_UP} times in a row: not asked any more")
+        raise RemoteError(f"no answer, {GIVE_UP} times in a row: giving up")
     first, last = start or 0, LARGEST_IMAGE + 1 if end is None else end
     with _telling(url):
         content: bytes = _call(filesystem(url), "cat_file", url, start=first, end=last)
@@ -214,7 +214,7 @@ def seconds() -> float:
     except ValueError:
         found = 0.0
     if not found > 0:
-        raise UserError(f"JOSRC_REMOTE_SECONDS={text}: it is a number of seconds above 0.")
+        raise UserError(f"JOSRC_REMOTE_SECONDS={text}: it must be a number of seconds above 0.")
     return found
 
 
@@ -252,7 +252,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such object or bucket"
     if isinstance(error, PermissionError) or "Credential" in name or "Forbidden" in name:
-        return f"no permission, look at your credentials ({_first_line(error)})"
+        return f"permission denied, check your credentials ({_first_line(error)})"
     if "Timeout" in name or isinstance(error, TimeoutError):
         return f"no answer within {seconds():g} seconds"
     if _is_silence(error):

@@ -183,11 +183,11 @@ class Source:
             parts = [part for part in (self.verified, self.verified_held) if part is not None]
             checked, wrong = (sum(int((p >= k).sum()) for p in parts) for k in (0, 1))
             if not checked:
-                return "which labels are wrong is unknown"
+                return "it is not known which labels are wrong"
             return f"people checked {checked:,} labels and found {checked - wrong:,} wrong"
         clean, noisy, ood = (int(np.sum(self.kind == k)) for k in (0, 1, 2))
         if not self.data_kind.knows_truth:  # nobody said that they were right before
-            return f"{clean:,} labels as they came, {noisy:,} changed on purpose"
+            return f"{clean:,} original labels, {noisy:,} corrupted on purpose"
         return f"{clean:,} correct labels, {noisy:,} wrong, {ood:,} out of distribution"
 
 

@@ -56,8 +56,8 @@ def tar_members(path: str) -> tuple[list[Member], dict[str, bytes]]:
             raise
         why = clipped(reason(error), MAX_TEXT_LENGTH)
         raise UserError(
-            f"{path} can't be read as a tar file: {why}. It must not be compressed, as images are "
-            "read from anywhere in it."
+            f"{path} can't be read as a tar file: {why}. It must not be compressed, because images "
+            "are read at random positions."
         ) from None
     return found, told
 

@@ -70,7 +70,7 @@ def connected(address: str | None, cpus: int | None = None) -> Iterator[None]:
         asks = f" If it asks for a token: {TOKEN}" if address else ""
         raise UserError(
             f"Ray can't be reached or started on {place}: {reason}. Is it running there (ray "
-            f"status), and of the same version?{asks}"
+            f"status), with the same version?{asks}"
         ) from None
     try:
         yield
@@ -88,6 +88,6 @@ def check_resources(cpus: float, gpus: float) -> None:
     most = max((node.get("CPU", 0) for node in nodes), default=0)
     gpus_there = max((node.get("GPU", 0) for node in nodes), default=0)
     raise UserError(
-        f"A run asks for {cpus:g} cores and {gpus:g} GPUs, and the largest machine that Ray has "
-        f"offers {most:g} and {gpus_there:g}: lower cpus or gpus."
+        f"A run needs {cpus:g} cores and {gpus:g} GPUs, but the largest machine in the Ray "
+        f"cluster has {most:g} and {gpus_there:g}: lower cpus or gpus."
     )

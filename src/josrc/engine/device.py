@@ -26,7 +26,7 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"Unknown device '{name}'. Use auto, cpu, cuda or cuda:1.") from None
+        raise UserError(f"Unknown device '{name}'. Use auto, cpu, cuda or cuda:N.") from None
     if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index):
         raise UserError(f"josrc trains on cpu and cuda devices, not on '{name}'.")
     if device.type == "cuda" and world() > 1:
@@ -42,7 +42,7 @@ def choose_device(name: str) -> torch.device:
 def _own_gpu(device: torch.device) -> torch.device:
     """One GPU a process, by its number on the machine."""
     if device.index is not None:
-        raise UserError(f"Each process has its own GPU: give --device cuda, not '{device}'.")
+        raise UserError(f"Each process has its own GPU: pass --device cuda, not '{device}'.")
     if local_world() > torch.cuda.device_count():
         raise UserError(
             f"This machine has {local_world()} processes and {torch.cuda.device_count()} GPUs. "

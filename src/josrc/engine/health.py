@@ -22,12 +22,12 @@ COLLAPSE_SHARE = 0.05
 MEASURES = {
     "test_accuracy": "Test accuracy",
     "agreement": "Agreement with held-out labels",
-    "fit_given": "Agreement with the labels it is trained on",
+    "fit_given": "Agreement with the training labels",
 }
 # A suggestion is the rival of late, and a verdict gives the last epochs a tenth of its weight.
 DISTRUST = (
-    "Suggested labels, and in part verdicts, rest on the last epochs: don't trust them without "
-    "looking."
+    "Suggested labels, and partly also verdicts, depend on the last epochs: don't trust them "
+    "without looking."
 )
 
 
@@ -73,8 +73,8 @@ class Health:
             top, share = int(rows[-1]["top_class"] or 0), rows[-1]["top_share"]
             yield (
                 f"'{self.names[top]}' takes over: {share:.0f} % of the training images are "
-                f"predicted to be in this class, and {self.given_shares[top]:.0f} % are labelled "
-                f"so. {DISTRUST} {self.causes()}"
+                f"predicted as this class, but only {self.given_shares[top]:.0f} % have this "
+                f"label. {DISTRUST} {self.causes()}"
             )
 
     def collapse(self, measure: str | None, rows: Sequence[Row]) -> str | None:
@@ -111,9 +111,9 @@ class Health:
 def ended_badly(summary: Mapping[str, Any]) -> str | None:
     """A sentence for a run whose summary says that it fell, or that one class took over."""
     if "overtaken_by" in summary:
-        return f"One class, '{summary['overtaken_by']}', took over in the end. {DISTRUST}"
+        return f"One class, '{summary['overtaken_by']}', took over at the end. {DISTRUST}"
     if "fell" in summary:
-        return f"In the end less than half of the best value was left. {DISTRUST}"
+        return f"At the end, less than half of the best value was left. {DISTRUST}"
     return None
 
 

@@ -15,8 +15,7 @@ from josrc import distributed
 from josrc.config import RunConfig
 from josrc.data.loaders import Batch
 from josrc.errors import UserError
-from josrc.methods import Method, StepResult
-from josrc.methods.base import Scalars
+from josrc.methods.base import Method, Scalars, StepResult
 
 
 class StepModule(nn.Module):

@@ -1,4 +1,4 @@
-"""Errors that are planted: labels changed on purpose in training, to see how wrong ones look.
+"""Errors that are planted: labels corrupted on purpose in training, to see how wrong ones look.
 
 They are planted once the network has learned what looks alike, and before it learns labels by
 heart. Half of them are of any sort: any sample, any other class. The others are those that people

@@ -13,12 +13,11 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from josrc._io import PARTIAL, drop_link, readable, with_path, write_csv, write_npz, write_text
 from josrc._reading import check_json, read_json, regular
@@ -28,10 +27,11 @@ from josrc.data.label_files import write_noise_file
 from josrc.data.source import Source
 from josrc.distributed import world
 from josrc.engine.device import device_name
+from josrc.engine.lock import LOCK, check_free, check_no_run, locked
 from josrc.engine.metrics import METRIC_COLUMNS, Row
 from josrc.engine.planting import PlantedErrors
 from josrc.engine.run_schemas import AuditSummary, RunSummary
-from josrc.errors import FolderInUseError, UserError
+from josrc.errors import UserError
 
 # Everything a run may leave in its folder; whatever else is there belongs to somebody else.
 OWN_NAMES = {
@@ -56,7 +56,7 @@ OWN_NAMES = {
     "eval",
     "export",
     "logs",
-    ".lock",
+    LOCK,
 }
 # What josrc writes to where it is, and not to a file of its own that takes its place; and how deep
 # its folders lie in each other.
@@ -120,7 +120,9 @@ class RunFolder:
     def read_skipped(self) -> list[str]:
         """Paths of the files that gave no image."""
         if not self.skipped.is_file():
-            raise UserError(f"{self.skipped} is missing: so which files the run uses is unknown.")
+            raise UserError(
+                f"{self.skipped} is missing, so it is not known which files the run uses."
+            )
         with (
             readable(self.skipped),
             regular(self.skipped).open(
@@ -145,7 +147,7 @@ class RunFolder:
             if not link.resolve().is_relative_to(home):
                 raise UserError(
                     f"{link} is a link that leads out of the run folder, to {link.resolve()}: "
-                    "josrc would write there. Put what it leads to in its place."
+                    "josrc would write there. Replace the link with its target."
                 )
 
     def clear(self) -> None:
@@ -153,36 +155,16 @@ class RunFolder:
         for path in self.path.iterdir():
             if path.is_dir() and not path.is_symlink() and path.name in OWN_NAMES:
                 shutil.rmtree(path)
-            elif path.name.removesuffix(PARTIAL) in OWN_NAMES - {".lock"}:
+            elif path.name.removesuffix(PARTIAL) in OWN_NAMES - {LOCK}:
                 path.unlink()
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make sure that no other process writes here; a killed process leaves no lock behind."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        drop_link(self.path / ".lock")
-        lock = FileLock(self.path / ".lock", blocking=False)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise FolderInUseError(self._in_use()) from None
-        try:
-            yield
-        finally:
-            lock.release()
+    def locked(self) -> AbstractContextManager[None]:
+        """Make sure that no other process writes here."""
+        return locked(self.path)
 
     def check_free(self) -> None:
         """An error if another process writes here now."""
-        if (self.path / ".lock").is_file():
-            with self.locked():
-                pass
-
-    def _in_use(self) -> str:
-        return (
-            f"{self.path} is in use by another josrc process, which trains it or judges its "
-            "labels. Wait until it has ended, stop it there (Ctrl-C; training can be resumed), "
-            "or name another --out."
-        )
+        check_free(self.path)
 
     def write_metrics(self, rows: Sequence[Row]) -> None:
         """Write the whole table; used when a run begins or resumes."""
@@ -250,8 +232,8 @@ class RunFolder:
             raise UserError(f"{path} can't be opened: {error}. Move it away.") from None
         if count:
             raise UserError(
-                f"{self.path} holds {count:,} decisions of a review, which would be lost. Name "
-                "another --out, and carry them over later: josrc review NEW --decisions-of "
+                f"{self.path} contains {count:,} review decisions, which would be lost. Name "
+                "another --out, and copy them over later: josrc review NEW --decisions-of "
                 f"{shlex.quote(str(self.path))}"
             )
 
@@ -279,15 +261,11 @@ def prepare_folder(out: Path | None, config: RunConfig, overwrite: bool) -> RunF
     folder.check_free()
     if folder.foreign_files():
         raise UserError(
-            f"{out} holds {folder.foreign_files()[0]}, which is not part of a run. Name another "
+            f"{out} contains {folder.foreign_files()[0]}, which is not part of a run. Name another "
             "--out."
         )
-    if folder.config.is_file() and not overwrite:
-        resume = f"Resume it: josrc resume {shlex.quote(str(out))}. "
-        resume = "" if folder.summary.is_file() else resume
-        raise UserError(
-            f"{out} holds a run. {resume}Replace it: --overwrite. Or name another --out."
-        )
+    if not overwrite:
+        check_no_run(out)
     return folder
 
 

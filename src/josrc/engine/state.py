@@ -25,8 +25,9 @@ from josrc.engine.metrics import Row, Truth, right_answers
 from josrc.engine.optimizer import create_optimizer, parameters_of, set_optimizer
 from josrc.engine.parallel import average_statistics, in_parallel, with_statistics
 from josrc.engine.planting import Likeness, PlantedErrors, draw_errors, planting_epoch
-from josrc.methods import Method, StepResult, get_method
+from josrc.methods import get_method
 from josrc.methods._survey import Survey
+from josrc.methods.base import Method, StepResult
 from josrc.models import create_model, mean_probabilities
 from josrc.models.factory import Classifier
 

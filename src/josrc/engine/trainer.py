@@ -32,7 +32,8 @@ from josrc.engine.run_schemas import CheckpointState
 from josrc.engine.state import TrainState
 from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import TrainingFailedError, UserError
-from josrc.methods import Method, get_method
+from josrc.methods import get_method
+from josrc.methods.base import Method
 
 # What is left to do when the training has ended, with its summary.
 Finish = Callable[[dict[str, Any]], None]
@@ -245,7 +246,7 @@ class Trainer:
             raise TrainingFailedError(
                 f"{collapse}\n"
                 f"{self._last_good()}\n"
-                "To train on regardless, start a run with stop_on_collapse=false."
+                "To continue anyway, start a run with stop_on_collapse=false."
             )
 
     def _sick(self) -> bool:
@@ -260,7 +261,7 @@ class Trainer:
 
     def _last_good(self) -> str:
         if not self.folder.checkpoint.is_file():
-            return "No epoch was completed before, so there is no checkpoint."
+            return "No epoch was completed, so there is no checkpoint."
         epoch = load_tensors(self.folder.checkpoint)[1]["epoch"]
         return f"Last good checkpoint: epoch {epoch}, {self.folder.checkpoint}" + (
             f"; best weights: {self.folder.best}." if self.folder.best.is_file() else "."
@@ -332,7 +333,7 @@ class Trainer:
         except UserError:
             raise damage from None
         say_once(
-            f"{damage} Going on with the previous one, of epoch {metadata['epoch']}: {before}."
+            f"{damage} Continuing with the previous one, from epoch {metadata['epoch']}: {before}."
         )
         return before, tensors, metadata
 

@@ -116,7 +116,7 @@ class Method(nn.Module):
 
         Args:
             source: the data as it was opened.
-            noisy: whether labels will be changed on purpose, so that the truth may be known then.
+            noisy: whether labels will be corrupted on purpose, so that the truth may be known then.
         """
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
@@ -197,7 +197,7 @@ class Method(nn.Module):
                 here, there = tuple(own[key].shape), tuple(values[key].shape)
                 raise ValueError(f"{key} has shape {there} there and {here} here")
             if not values[key].isfinite().all():
-                raise ValueError(f"{key} holds NaN or infinite numbers")
+                raise ValueError(f"{key} contains NaN or infinite numbers")
         for key, value in own.items():
             value.copy_(values[key])
 
@@ -288,13 +288,15 @@ class SmallLossSettings(MethodSettings):
         None,
         ge=0,
         le=1,
-        description="tau, share of a batch left out; null: the data's noise rate",
+        description="tau, share of each batch left out; null: the noise rate of the data",
         json_schema_extra=SCHEDULED,
     )
     # paper and code: T_k of 10 epochs
-    forget_ramp: int = phase(10, description="T_k, epochs until the whole share is left out")
+    forget_ramp: int = phase(10, description="T_k, epochs until the full share is left out")
     # code: 1. The Co-teaching paper puts its c on the epoch; at 1 the two are the same.
-    forget_exponent: float = Field(1.0, gt=0, description="c, the ramp ends at forget_rate to it")
+    forget_exponent: float = Field(
+        1.0, gt=0, description="c, exponent of the noise rate at which the ramp ends"
+    )
 
     def with_noise_rate(self, noise_rate: float | None) -> Self:
         """With the data's noise rate as forget rate, unless one was given."""
@@ -302,9 +304,9 @@ class SmallLossSettings(MethodSettings):
             return self
         if noise_rate is None:
             raise UserError(
-                f"{self.name} leaves out a share of every batch as large as the share of wrong "
-                "labels, and this data does not say how many are wrong. Give your estimate "
-                "(method.forget_rate=0.2, say), or a noise file that holds the truth."
+                f"{self.name} leaves out as many samples of every batch as there are wrong "
+                "labels, but for this data their number is unknown. Pass your estimate (such as "
+                "method.forget_rate=0.2), or a noise file that contains the truth."
             )
         return self.model_copy(update={"forget_rate": noise_rate})
 

@@ -36,7 +36,9 @@ class CleanNetSettings(MethodSettings):
 
     name: str = "cleannet"
     # paper: both; soft is the better one on both data sets
-    variant: Literal["soft", "hard"] = Field("soft", description="weigh samples, or leave some out")
+    variant: Literal["soft", "hard"] = Field(
+        "soft", description="weight samples, or leave some out"
+    )
     # ours: a stand-in for people, for data that knows its truth. Food101N has about 0.17.
     verified_share: float | None = Field(
         None, gt=0, le=1, description="share of labels checked against the truth, drawn by seed"
@@ -48,7 +50,7 @@ class CleanNetSettings(MethodSettings):
     # the recipes of real data.
     updates: int = Field(2000, ge=1, description="updates of CleanNet each time it is trained")
     standardise: bool = Field(
-        True, description="standardise features; else all classes look alike for many updates"
+        True, description="standardise features; otherwise all classes look alike for many updates"
     )
     # code: 0.01, a tenth of it for the second half; momentum 0.9
     learning_rate: float = Field(
@@ -56,15 +58,17 @@ class CleanNetSettings(MethodSettings):
     )
     # code: 32 of each
     pairs: int = Field(
-        32, ge=1, description="checked samples per update, and as many unchecked ones"
+        32, ge=1, description="checked samples per update, plus as many unchecked ones"
     )
     # paper and code: 32
     references: int = Field(32, ge=1, description="k-means centres per class")
     # code: 0.1
     margin: float = Field(0.1, ge=-1, le=1, description="similarity above which a label is right")
     # code: 5, 0.1 and 0.1
-    wrong_weight: float = Field(5.0, ge=0, description="weight of labels checked and wrong")
-    unchecked_weight: float = Field(0.1, ge=0, description="weight of labels nobody checked")
+    wrong_weight: float = Field(
+        5.0, ge=0, description="weight of labels that were checked and are wrong"
+    )
+    unchecked_weight: float = Field(0.1, ge=0, description="weight of unchecked labels")
     reconstruction: float = Field(0.1, ge=0, description="weight of the query's reconstruction")
 
 
@@ -297,13 +301,14 @@ def check_verified(source: Source, share: float | None, noisy: bool = False) -> 
         return
     if share is None:
         raise UserError(
-            "cleannet learns from labels that people have checked, and this data has none. On data "
-            "that knows its truth a share of it can stand in for them: method.verified_share=0.1. "
+            "cleannet learns from labels that people have checked, but this data has none. If the "
+            "truth is known, a share of it can replace them: method.verified_share=0.1. "
             "Otherwise choose a method that needs none, such as deepself."
         )
     if source.true is None and not noisy:
         raise UserError(
-            "method.verified_share compares labels with the truth, and this data does not know it. "
+            "method.verified_share compares labels with the truth, but for this data it is "
+            "unknown. "
             "cleannet needs labels that people have checked: choose a method that needs none."
         )
 

@@ -29,7 +29,7 @@ class CoteachingPlusSettings(SmallLossSettings):
 
     name: str = "coteaching-plus"
     # code: 5 of 200 epochs for CIFAR-100 (20 for CIFAR-10, 0 for MNIST)
-    warm_up: int = phase(5, description="epochs of plain Co-teaching before disagreement counts")
+    warm_up: int = phase(5, description="epochs of standard Co-teaching before disagreement counts")
     # The code gives softmax outputs p to a cross-entropy that takes the softmax again, once the
     # warm-up is over. That is nearly the loss 1 - p[y]: a label weighs as much as the network
     # believes it, and wrong ones are hardly learned. The paper means the plain cross-entropy; its

@@ -20,11 +20,11 @@ class DecouplingSettings(MethodSettings):
 
     name: str = "decoupling"
     # code: 0, since two untrained networks disagree often enough
-    warm_up: int = phase(0, description="epochs in which every sample is learned")
+    warm_up: int = phase(0, description="epochs of training on every sample")
     # code: 0.1. The paper waits for a full batch of disagreements; the code divides by no less than
     # this share of the batch, so that a few odd samples don't move the networks by a whole step.
     least_share: float = Field(
-        0.1, ge=0, le=1, description="share of the batch that the loss is divided by at least"
+        0.1, ge=0, le=1, description="smallest share of the batch that the loss is divided by"
     )
 
 

@@ -45,17 +45,17 @@ class FCorrectionSettings(MethodSettings):
     warm_up: int = phase(100, description="epochs of cross-entropy before the matrix is estimated")
     # code: 0.1
     holdout: float = Field(
-        0.1, ge=0, lt=1, description="share of noisy images by which the best epoch is chosen"
+        0.1, ge=0, lt=1, description="share of noisy images used to choose the best epoch"
     )
     # code: 100 for CIFAR-100, 97 elsewhere. The very surest sample of a class may be an outlier.
     anchor_percentile: float = Field(
         100.0,
         gt=0,
         le=100,
-        description="percentile of confidence at which the example of a class is taken",
+        description="percentile of confidence of the sample that stands for a class",
     )
     matrix: File | None = Field(
-        None, description="a known matrix, .npy or .csv, a row per true class; null: estimate it"
+        None, description="a known matrix, .npy or .csv, one row per true class; null: estimate it"
     )
 
 
@@ -211,7 +211,7 @@ def read_matrix(path: Path, classes: int) -> Tensor:
     sums = matrix.sum(dim=1)
     if not (matrix >= 0).all() or not ((sums - 1).abs() < ROW_TOLERANCE).all():
         raise UserError(
-            f"method.matrix: {path} does not hold probabilities. Each row is a true class: how "
-            "likely each given label is, which sums to 1."
+            f"method.matrix: {path} does not contain probabilities. Each row belongs to a true "
+            "class and has the probability of each given label, with a sum of 1."
         )
     return (matrix / sums[:, None]).float()

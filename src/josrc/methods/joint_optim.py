@@ -39,10 +39,12 @@ class JointOptimSettings(MethodSettings):
     first_step: int = phase(200, of=320, description="epochs of joint optimisation")
     # code: 10, whatever the length of the run
     history_epochs: int = Field(
-        10, ge=1, description="epochs over whose predictions a new label is averaged"
+        10, ge=1, description="epochs whose predictions are averaged into a new label"
     )
     # code: 1.0 and 0.5 (1.2 and 0.8 for 70 % symmetric, 0.8 and 0.4 for 40 % asymmetric noise)
-    alpha: float = Field(1.0, ge=0, description="weight of L_p, against one class for all")
+    alpha: float = Field(
+        1.0, ge=0, description="weight of L_p, against predicting one class for everything"
+    )
     beta: float = Field(0.5, ge=0, description="weight of L_e, the entropy of predictions")
     # paper: the distribution of classes. Code: uniform, which that of CIFAR-10 is. Ours: where
     # nobody knows it the given labels do, since most are right.

@@ -33,8 +33,8 @@ class JoSRCSettings(MethodSettings):
     # Table 6: train on clean samples (c), ID ones too (ci), all (cio), with consistency (full).
     variant: LowerCase[Literal["c", "ci", "cio", "full"]] = Field(
         "full",
-        description="trained on clean samples, on mislabelled ones too, on all, on all "
-        "with consistency",
+        description="train on clean samples, also on mislabelled ones, on all, or on "
+        "all with consistency",
     )
     # paper: 0.6
     smoothing: float = Field(0.6, ge=0, lt=1, description="epsilon of Eq. 5")
@@ -52,12 +52,13 @@ class JoSRCSettings(MethodSettings):
     ood_scale: float = Field(10.0, gt=0, description="s of Eq. 7")
 
     # The code counts epochs from 0 and the paper from 1: there the threshold is one epoch behind.
-    first_epoch: Literal[0, 1] = Field(0, description="number of the first epoch in Eq. 12")
+    first_epoch: Literal[0, 1] = Field(0, description="index of the first epoch in Eq. 12")
     # The code averages the teacher's predictions on both views; the paper has one p(x, theta_mt).
     teacher_views: Literal["both", "first"] = Field("both", description="what Eq. 6 averages")
     # The code never switches the teacher to evaluation: its batch norms use the batch's statistics.
     teacher_mode: Literal["train", "eval"] = Field(
-        "train", description="the teacher's batch norms: statistics of the batch, or running ones"
+        "train",
+        description="batch norm of the teacher: statistics of the batch, or running statistics",
     )
     # The code forwards the views one after the other. One forward of both launches half the kernels
     # and takes batch statistics over twice the images.

@@ -35,7 +35,7 @@ class MCorrectionSettings(MethodSettings):
     # paper: both. On CIFAR-100 the authors have md-dyr-sh 5 points ahead at 20 and at 50 % noise,
     # and 7 behind at 80 %.
     variant: LowerCase[Literal["m-dyr", "md-dyr-sh"]] = Field(
-        "md-dyr-sh", description="mix at random, or by how much each label is trusted"
+        "md-dyr-sh", description="mix at random, or by the trust in each label"
     )
     # code: 105 of 300 epochs, five after the first decay of the learning rate
     warm_up: int = phase(105, of=300, description="epochs of mixup on the given labels")
@@ -54,7 +54,9 @@ class MCorrectionSettings(MethodSettings):
         88, of=300, description="md-dyr-sh: epochs in which predictions turn from soft to hard"
     )
     # paper and code: 1
-    balance: float = Field(1.0, ge=0, description="weight of the term against one class for all")
+    balance: float = Field(
+        1.0, ge=0, description="weight of the term against predicting one class for everything"
+    )
 
 
 class MCorrection(Method):

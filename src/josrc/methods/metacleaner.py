@@ -27,10 +27,12 @@ class MetaCleanerSettings(MethodSettings):
 
     name: str = "metacleaner"
     # paper: about 5 (from memory, uncertain). Ours: 4, which divides a batch of 128.
-    group_size: int = Field(4, ge=2, description="K, images of one label that are weighed together")
+    group_size: int = Field(
+        4, ge=2, description="K, images of one label that are weighted together"
+    )
     # ours: as wide as the features; the paper's width is not known
     hidden: int | None = Field(
-        None, ge=1, description="width of the weighing layer; null: features"
+        None, ge=1, description="width of the weighting layer; null: number of features"
     )
 
 

@@ -43,13 +43,13 @@ class MLNTSettings(MethodSettings):
     warm_up: int = phase(3, description="epochs of cross-entropy before the meta-training")
     # port: 20 of 200 epochs (code: 1,500 iterations)
     ramp: int = phase(
-        20, description="epochs over which the weight of consistency rises to its value"
+        20, description="epochs over which the weight of consistency rises to its final value"
     )
     # code: 1, of a divergence averaged over classes too, which makes it 14 times smaller; port: 0.2
     # likewise. Ours: 1 of the divergence as the paper writes it.
     consistency: float = Field(1.0, ge=0, description="weight of the teacher's divergence")
     # paper and code: 10
-    synthetic: int = Field(10, ge=1, description="M, sets of wrong labels that a step tries")
+    synthetic: int = Field(10, ge=1, description="M, sets of wrong labels tried per step")
     # code: half of a batch
     relabelled: float = Field(0.5, ge=0, le=1, description="share of a batch with a wrong label")
     # paper and code: 10
@@ -67,21 +67,22 @@ class MLNTSettings(MethodSettings):
     )
     # paper: three rounds, each of a whole training. 0, as the code: one.
     round_epochs: int = phase(
-        0, description="epochs per round; the next has its teacher as mentor; 0: one round"
+        0,
+        description="epochs per round, whose teacher is the mentor of the next round; 0: one round",
     )
     # paper, from memory: 0.01
     filtering: float = Field(
         0.01,
         ge=0,
         le=1,
-        description="rounds after the first: smallest probability the mentor gives a label",
+        description="after the first round: smallest probability of a label by the mentor",
     )
     # paper, from memory: up to a half
     mentor_share: float = Field(
-        0.5, ge=0, le=1, description="rounds after the first: the mentor's share in the targets"
+        0.5, ge=0, le=1, description="after the first round: the mentor's share of the targets"
     )
     # The paper differentiates through the step that is tried, and so does the code.
-    second_order: bool = Field(True, description="differentiate through the step that is tried")
+    second_order: bool = Field(True, description="differentiate through the trial step")
 
 
 class MLNT(Method):

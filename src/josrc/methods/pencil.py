@@ -34,7 +34,9 @@ class PencilSettings(MethodSettings):
     # classes. What the network says counts 1 / classes; with 0.1 and 100 classes a label comes to
     # rest with nine tenths of it on the given class, however sure the network is of another.
     compatibility: float | None = Field(
-        None, ge=0, description="alpha, pull to the given label; null: 0.1, at most 1 / classes"
+        None,
+        ge=0,
+        description="alpha, pull towards the given label; null: 0.1, at most 1 / classes",
     )
     entropy: float = Field(0.4, ge=0, description="beta, pull of predictions towards certainty")
     # Ours: it grows as epochs get fewer, so that labels move as far: a label takes one step per

@@ -47,26 +47,28 @@ class PosteriorSettings(MethodSettings):
 
     name: str = "posterior"
     # Less than an epoch of CIFAR. A slower teacher holds a weak network back.
-    teacher_decay: float = Field(0.996, ge=0, lt=1, description="of the mean teacher, per step")
+    teacher_decay: float = Field(
+        0.996, ge=0, lt=1, description="decay of the mean teacher, per step"
+    )
     history: float = Field(
-        0.3, ge=0, lt=1, description="share of an opinion kept at the next visit"
+        0.3, ge=0, lt=1, description="share of the previous prediction kept at the next visit"
     )
     # It rises from 0 at the shortest warm-up to this in the middle of the run.
-    distillation: float = Field(0.2, ge=0, le=1, description="share of opinions in the targets")
+    distillation: float = Field(
+        0.2, ge=0, le=1, description="share of averaged predictions in the targets"
+    )
     # The warm-up ends by itself between these. At the end of it, labels that are not trained on
     # are predicted hardly better than before: what is learned now is wrong ones, by heart.
     warm_up_least: int = phase(20, description="shortest warm-up in epochs")
     warm_up_most: int = phase(80, description="longest warm-up in epochs")
     window: int = phase(10, description="epochs over which predictions must have improved")
     gain: float = Field(
-        0.1, ge=0, description="smallest relative improvement for the warm-up to go on"
+        0.1, ge=0, description="smallest relative improvement that prolongs the warm-up"
     )
     foreign: bool = Field(True, description="samples may belong to no class")
-    weighted: bool = Field(True, description="doubtful targets count less")
-    flips: bool = Field(
-        True, description="images of a class may often be labelled as one other class"
-    )
-    kept: int = Field(256, ge=2, description="classes per opinion that are remembered")
+    weighted: bool = Field(True, description="give uncertain targets less weight")
+    flips: bool = Field(True, description="one class may often be labelled as another")
+    kept: int = Field(256, ge=2, description="number of classes stored per sample")
 
 
 class Posterior(Method):
@@ -75,7 +77,9 @@ class Posterior(Method):
     Settings = PosteriorSettings
     title = "Posterior"
     reference = "ours (docs/paper/posterior.md)"
-    failure_hint = "a noise matrix of a network that had learned too little (method.warm_up_least)"
+    failure_hint = (
+        "a noise matrix from a network that had learned too little (method.warm_up_least)"
+    )
     needs = Needs(views=2)
     defaults: ClassVar[dict[str, Any]] = {
         # A weak view, on which opinions are formed, and a strong one.
@@ -142,7 +146,7 @@ class Posterior(Method):
         self.opinion[index] = 0
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
-        """The share of opinions in the targets."""
+        """The share of averaged predictions in the targets."""
         begin = self.settings.warm_up_least
         risen = (epoch - begin) / max(1.0, epochs / 2 - begin)
         return {"distillation": self.settings.distillation * min(max(risen, 0.0), 1.0)}

@@ -38,7 +38,9 @@ class SEDSettings(MethodSettings):
     threshold_momentum: float = Field(0.9, ge=0, lt=1, description="m of SCS, per epoch")
     weight_momentum: float = Field(0.9, ge=0, lt=1, description="m of SCR, per epoch")
     strong_weight: float = Field(1.0, ge=0, description="alpha, of the teacher's labels")
-    teacher_decay: float = Field(0.99, ge=0, lt=1, description="of the mean teacher, per step")
+    teacher_decay: float = Field(
+        0.99, ge=0, lt=1, description="decay of the mean teacher, per step"
+    )
 
 
 class SED(Method):

@@ -29,12 +29,12 @@ class SOPSettings(MethodSettings):
     """Settings of SOP, from memory of the paper's table for CIFAR-100."""
 
     name: str = "sop"
-    rate_u: float = Field(1.0, ge=0, description="learning rate of u, which lifts the given label")
+    rate_u: float = Field(1.0, ge=0, description="learning rate of u, which raises the given label")
     # symmetric noise: 10; asymmetric: 100
     rate_v: float = Field(10.0, ge=0, description="learning rate of v, which lowers the others")
     # SOP+ has 0.9 and 0.1, the plain method neither.
     consistency: float = Field(0.9, ge=0, description="weight of the consistency of two views")
-    balance: float = Field(0.1, ge=0, description="weight of even predictions over the classes")
+    balance: float = Field(0.1, ge=0, description="weight of balanced predictions over the classes")
 
 
 class SOP(Method):

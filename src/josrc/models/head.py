@@ -22,8 +22,7 @@ def create_head(kind: str, features: int, classes: int) -> nn.Module:
     if weights > MAX_WEIGHTS:
         raise UserError(
             f"The head over {features:,} features would have {weights:.1e} weights: use a "
-            "smaller --image-size, model.head=linear, or one of timm's networks, which pool at "
-            "the end."
+            "smaller --image-size, model.head=linear, or a timm network, which pools at the end."
         )
     hidden, last = nn.Linear(features, 2 * features), nn.Linear(2 * features, classes)
     for layer in (hidden, last):

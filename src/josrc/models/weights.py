@@ -27,16 +27,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path} can't be read as weights: {error}") from None
     except Exception:  # torch has no list of what a file that is not a checkpoint raises
         raise UserError(
-            f"{path} can't be read as weights: it is damaged, or holds Python objects other than "
+            f"{path} can't be read as weights: it is damaged, or contains Python objects other "
+            f"than "
             "tensors, which josrc never executes. Save a state_dict() or a safetensors file."
         ) from None
     for key in ("state_dict", "model"):
         if isinstance(values, dict) and isinstance(values.get(key), dict):
             values = values[key]
     if not isinstance(values, dict) or not values:
-        raise UserError(f"{path} does not hold a state dict.")
+        raise UserError(f"{path} does not contain a state dict.")
     if not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in values.items()):
-        raise UserError(f"{path} does not hold a state dict.")
+        raise UserError(f"{path} does not contain a state dict.")
     return values
 
 
@@ -72,7 +73,7 @@ def _check_backbone(path: Path, own: dict[str, Tensor], values: dict[str, Tensor
     for key in sorted(ours - theirs):
         _misfit(path, f"it lacks {key.removeprefix('backbone.')}")
     for key in sorted(theirs - ours):
-        _misfit(path, f"it holds {key.removeprefix('backbone.')}, which this model lacks")
+        _misfit(path, f"it contains {key.removeprefix('backbone.')}, which this model lacks")
     for key in sorted(ours):
         here, there = tuple(own[key].shape), tuple(values[key].shape)
         if here != there:

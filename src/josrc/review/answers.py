@@ -22,7 +22,7 @@ from josrc.data.readers.label_studio import (
     no_class,
     read_tasks,
 )
-from josrc.errors import UserError
+from josrc.errors import UserError, no_verdicts
 from josrc.review.decisions import Decision, Decisions, Store, same_decision
 from josrc.runs.snapshot import open_run
 from josrc.verdicts.table import verdicts_of
@@ -139,9 +139,7 @@ def import_answers(
     tasks = read_tasks(file)
     opened = open_run(path, data_root=data_root)
     if not verdicts_of(opened.folder.audit).exists():
-        raise UserError(
-            f"{path} has no verdicts yet. Write them: josrc audit {shlex.quote(str(path))}"
-        )
+        raise no_verdicts(path)
     store, tally = Store(opened.folder.audit), AnswerTally(len(tasks))
     try:
         found = _decisions(file, tasks, store, opened.source.closed_names, tally)

@@ -135,7 +135,7 @@ class Review:
         if not isinstance(rows, list) or not 0 < len(rows) <= MAX_ROWS:
             raise HTTPException(400, f"rows: 1 to {MAX_ROWS} numbers are expected.")
         if not isinstance(copies, list) or len(copies) > MAX_ROWS or (copies and len(rows) > 1):
-            raise HTTPException(400, "copies: numbers are expected, of a single row.")
+            raise HTTPException(400, "copies: numbers are expected, for a single row.")
         if any(type(n) is not int or not 0 <= n < len(self.pictures) for n in rows + copies):
             raise HTTPException(404, "There is no such sample.")
         if action not in get_args(Action):

@@ -17,7 +17,7 @@ from josrc.data.readers.shards import shard_files
 from josrc.data.source import Source
 from josrc.data.written import is_remembered, remember
 from josrc.engine.run_folder import RunFolder
-from josrc.errors import UserError, closest
+from josrc.errors import UserError, closest, command, no_verdicts
 from josrc.review.carry_over import take_over
 from josrc.review.changes import changes_file, check_changes, write_changes
 from josrc.review.corrected import ApplyTally, Auto, CorrectedSample, correct_samples
@@ -39,7 +39,7 @@ PLANTS_AGAIN = (
     "It plants errors in a few labels again, to measure its verdicts. A last training needs none: "
     "--plant 0."
 )
-LEFT_OUT = "Missing images are left out. So are new ones: nothing is known about them."
+LEFT_OUT = "Missing images are left out, and so are new ones, which have no verdicts."
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Target:
     def check(self) -> None:
         """Raise an error unless the name fits what is written."""
         if self.to is not None and self.to not in FORMATS:
-            raise UserError(f"--to {self.to} is not a format.{closest(self.to, FORMATS)}")
+            raise UserError(f"--to {self.to} is not a known format.{closest(self.to, FORMATS)}")
         if self.link is not None and self.to not in (None, "hf"):
             raise UserError(f"--to {self.to} writes a file: --copy and --link are for folders.")
         suffix = SUFFIXES.get(self.to or "csv")
@@ -112,8 +112,8 @@ def apply_run(
     decided, taken = read_decisions(folder.audit, decisions_of, source.closed_names)
     if not decided and auto is None:
         raise UserError(
-            f"Nobody has decided on anything in {path} yet. Look at its verdicts: josrc review "
-            f"{shlex.quote(str(path))}. Or take what josrc is sure of: --auto 0.9."
+            f"{path} has no decisions yet. Review its verdicts: {command('review', path)}\n"
+            "Or follow confident verdicts: --auto 0.9"
         )
     tally = ApplyTally()
     samples = correct_samples(opened, decided, Auto(auto, auto_remove), tally)
@@ -153,9 +153,7 @@ def open_judged_run(path: Path, data_root: Path | None) -> OpenRun:
     check_place(opened.config)
     opened.check_images()
     if not verdicts_of(opened.folder.audit).exists():
-        raise UserError(
-            f"{path} has no verdicts yet. Write them: josrc audit {shlex.quote(str(path))}"
-        )
+        raise no_verdicts(path)
     return opened
 
 
@@ -244,6 +242,6 @@ def protect(out: Path, folder: RunFolder, config: RunConfig, writes_folder: bool
         if target == original or target in original.parents:
             raise UserError(f"{out} is or contains the original {original}. Name another --out.")
         if writes_folder and original.is_dir() and original in target.parents:
-            raise UserError(f"{out} lies inside the original data. Name another --out.")
+            raise UserError(f"{out} is inside the original data. Name another --out.")
     if target == run or run in target.parents or target in run.parents:
-        raise UserError(f"{out} lies inside the run folder, or contains it. Name another --out.")
+        raise UserError(f"{out} is inside the run folder, or contains it. Name another --out.")

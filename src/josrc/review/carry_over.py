@@ -47,8 +47,8 @@ class ImportedDecisions:
             )
             if count
         ]
-        left = f" Not taken: {', '.join(others)}." if others else ""
-        return f"Took {taken:,} decisions over from {run}.{left}"
+        left = f" Not copied: {', '.join(others)}." if others else ""
+        return f"Copied {taken:,} decisions from {run}.{left}"
 
 
 def take_over(before: Path, store: Store, classes: Collection[str]) -> str:
@@ -66,10 +66,10 @@ def import_decisions(before: Path, store: Store, classes: Collection[str]) -> Im
     folder, now = RunFolder(before), RunFolder(store.path.parent.parent)
     names = [load_run_config(run).data.name for run in (folder, now)]
     if folder.path.samefile(now.path):
-        raise UserError(f"{before} is the run itself: its decisions are here already.")
+        raise UserError(f"{before} is the same run: its decisions are already here.")
     decided, origins, samples = _read(folder)
     if not decided:
-        raise UserError(f"Nobody has decided on anything in {before}.")
+        raise UserError(f"There are no decisions in {before}.")
     wanted = {
         (name, path): (given, decided[row][1], origins[row])
         for row, name, path, given in samples
@@ -97,7 +97,7 @@ def import_decisions(before: Path, store: Store, classes: Collection[str]) -> Im
     removed = sum(outcome == "remove" for _, (outcome, _), _ in wanted.values())
     if missing == len(decided) and removed < missing:  # what was removed need not be here
         raise UserError(
-            f"None of the {missing:,} decisions on {before} is on a sample of this run."
+            f"None of the {missing:,} decisions on {before} is for a sample of this run."
         )
     return ImportedDecisions(found, whence, missing, changed, unknown)
 

@@ -36,8 +36,9 @@ def check_changes(path: Path, out: Path, overwrite: bool) -> None:
     refuse(path, overwrite)
     if path.exists() and not _ours(path):
         raise UserError(
-            f"The list of changes goes to {path}, which was not written by josrc apply. "
-            "Name another --out."
+            f"The list of changes would be written to {path}, which josrc apply did not write. "
+            f"Name "
+            "another --out."
         )
     for partial in (partial_of(out), partial_of(path)):
         if partial.exists() and _first_line(partial) not in ("", *FIRST_LINES):

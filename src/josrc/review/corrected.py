@@ -91,10 +91,10 @@ class ApplyTally:
             by = {who: self.counts[outcome, who] for who in ("decision", "verdict")}
             parts = ", ".join(f"{count:,} by {who}" for who, count in by.items() if count)
             said.append(f"{self.of(outcome):,} {title}" + (f" ({parts})" if parts else ""))
-        text = f"{', '.join(said)}, {self.of('untouched'):,} undecided and left as they were."
+        text = f"{', '.join(said)}, {self.of('untouched'):,} undecided and unchanged."
         empty = [name for name in classes if not self.labels[name]]
         if empty:
-            text += f"\nNo image is left of: {', '.join(empty)}."
+            text += f"\nNo images are left in: {', '.join(empty)}."
         return text
 
     def left(self, run: Path) -> str:
@@ -104,7 +104,7 @@ class ApplyTally:
         look = f"josrc review {shlex.quote(str(run))}"
         return (
             f"\n{self.not_removed:,} more would be removed by verdict (with --auto-remove). "
-            f"Decide on them: {look}"
+            f"To decide on them: {look}"
         )
 
     def offers(self, auto: float) -> str:
@@ -120,8 +120,8 @@ class ApplyTally:
             counts.setdefault(followed(least), least)
         more = [f"{least:g} ({count:,})" for count, least in counts.items() if least < auto]
         text = (
-            f"\n{followed(auto):,} of {len(self.sure):,} verdicts against a label that nobody has "
-            f"decided on have a confidence of at least {auto:g}."
+            f"\n{followed(auto):,} of {len(self.sure):,} verdicts against undecided labels have a "
+            f"confidence of at least {auto:g}."
         )
         return text + (f" More with --auto {', '.join(more[:MAX_OFFERS])}." if more else "")
 

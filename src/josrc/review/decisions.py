@@ -92,7 +92,7 @@ class Store(Queues):
                 )
         if senseless := self.read(f"SELECT count(*) FROM decision WHERE {SENSELESS}", [])[0][0]:
             raise UserError(
-                f"{self.path} is damaged: {senseless:,} of its lines are not decisions. Move it "
+                f"{self.path} is damaged: {senseless:,} of its rows are not decisions. Move it "
                 "away to start over."
             )
         strange = self.read(
@@ -102,7 +102,7 @@ class Store(Queues):
         )[0][0]
         if strange:
             raise UserError(
-                f"{self.path} holds {strange:,} decisions on samples other than those of "
+                f"{self.path} holds {strange:,} decisions on samples that are not in "
                 "verdicts.csv: it belongs to another run. Move it away to start over."
             )
 
@@ -303,8 +303,8 @@ class Store(Queues):
                 return self._reader.execute(sql, values).fetchall()
             except sqlite3.DatabaseError as error:
                 raise StorageError(
-                    f"{self.path} or index.sqlite beside it can't be read: {error}. The index "
-                    "can be deleted: it will be rebuilt."
+                    f"{self.path} or index.sqlite next to it can't be read: {error}. You can "
+                    "delete the index: it will be rebuilt."
                 ) from None
 
     @contextmanager
@@ -325,7 +325,7 @@ class Store(Queues):
         if _identity(self.path) != self._file:
             raise StorageError(
                 f"{self.path} was moved or deleted while the review was running: nothing is "
-                "saved. Put it back, or end the review and start it again."
+                "saved. Restore it, or restart the review."
             )
 
 

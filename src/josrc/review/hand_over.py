@@ -105,14 +105,12 @@ def local_address(home: Path) -> dict[str, str]:
 def _home(locations: Sequence[str]) -> Path | None:
     """The folder that holds all images of this machine; none if there are none."""
     if not locations:
-        raise UserError(
-            "There is no image to hand over: all are removed or decided, or none is left."
-        )
+        raise UserError("There are no images to hand over: all are removed or decided.")
     packed = next((one for one in locations if split_member(one)[1]), None)
     if packed is not None:
         raise UserError(
             f"Label Studio can't look into {split_member(packed)[0]}. Write the images as files "
-            "first, and hand over a run on those: josrc apply --copy --out FOLDER."
+            "first, and use a run on those: josrc apply --copy --out FOLDER."
         )
     locations = [one for one in locations if not is_url(one)]
     if not locations:
@@ -121,7 +119,7 @@ def _home(locations: Sequence[str]) -> Path | None:
     home = Path(os.path.commonpath(folders))
     if home == Path(home.anchor):
         raise UserError(
-            f"The images have no folder in common but {home}. Give the URL where Label Studio "
+            f"The images have no common folder but {home}. Give the URL where Label Studio "
             "finds them: --images URL."
         )
     return home
@@ -149,5 +147,6 @@ def _describe_tasks(
         f"{to_do:,}{answered}.",
         f"Labelling interface (Settings, Labeling Interface, Code): {project_file(out)}",
         *([] if images else local),
-        f"Then export as JSON, and: josrc decisions {shlex.quote(str(path))} --from EXPORT.json",
+        f"Then export as JSON, and run: josrc decisions {shlex.quote(str(path))} --from "
+        f"EXPORT.json",
     ]

@@ -73,7 +73,7 @@ def indexed(audit: Path) -> Path:
                     _build(path, verdicts, now)
         except (sqlite3.OperationalError, PermissionError) as error:
             raise UserError(
-                f"The review keeps its index and decisions in {audit}, and can't write there "
+                f"The review stores its index and decisions in {audit}, but can't write there "
                 f"({error}). Copy the run to a folder that you can write to."
             ) from None
     return path

@@ -121,7 +121,7 @@ def check_below(top: Path, folder: Path) -> None:
     """Raise an error unless a folder is another one or lies below it, wherever links lead."""
     wanted, found = os.path.realpath(top), os.path.realpath(folder)
     if found != wanted and not found.startswith(f"{wanted}{os.sep}"):
-        raise UserError(f"{folder} lies outside the folder to write: nothing is written there.")
+        raise UserError(f"{folder} is outside the folder to write: nothing was written there.")
 
 
 def check_originals(out: Path, source: Source) -> None:
@@ -144,8 +144,8 @@ def check_originals(out: Path, source: Source) -> None:
         where = os.path.realpath(place) if os.path.islink(place) else place  # noqa: PTH114
         if inside(path) or inside(place) or inside(where):
             raise UserError(
-                f"{out} holds images of this run, such as {path}, and would be replaced with all "
-                "that is in it. Name another --out."
+                f"{out} holds images of this run, such as {path}, and would be replaced with "
+                "everything in it. Name another --out."
             )
 
 

@@ -30,8 +30,8 @@ def write_labels(
     for count, what in ((tally.of("remove"), "are removed"), (moved, "are held out of training")):
         if count:
             raise UserError(
-                f"{source.name} is not stored in files that a manifest could name, so {out} "
-                "would be a file of labels, one for every training sample. It can't express that "
+                f"{source.name} is not stored in files that a manifest could refer to, so {out} "
+                "would be a file of labels, one for every training sample. It can't say that "
                 f"{count:,} samples {what}. Write the images: --copy --out FOLDER."
             )
     with atomic_write(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
@@ -58,7 +58,10 @@ def check_linked(source: Source, link: LinkMode) -> None:
     val = None if source.val is None else source.val.images
     parts = [source.images, val, source.test_images]
     if link != "copy" and not all(part.has_files for part in parts if part is not None):
-        raise UserError(f"The images of {source.name} lie in no files to link to: --copy.")
+        raise UserError(
+            f"The images of {source.name} are not in files, so there is nothing to "
+            f"link to: use --copy."
+        )
 
 
 def _is_folder_name(name: str) -> bool:

@@ -20,7 +20,7 @@ from josrc.engine.device import choose_device
 from josrc.engine.run_folder import RunFolder
 from josrc.engine.state import TrainState
 from josrc.engine.trainer import Trainer
-from josrc.errors import UserError
+from josrc.errors import UserError, no_verdicts
 from josrc.runs.compare import compare_runs
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.resolve import load_run_config
@@ -167,8 +167,8 @@ def audit(
             raise UserError(f"{name}={rate:g} is not a share: it must lie between 0 and 1.")
     if None not in (noise_rate, ood_rate) and ood_rate > noise_rate:  # type: ignore[operator]
         raise UserError(
-            f"An OOD rate of {ood_rate:g} is more than the noise rate of {noise_rate:g}: labels "
-            "of out-of-distribution images count as wrong too."
+            f"An OOD rate of {ood_rate:g} is higher than the noise rate of {noise_rate:g}: labels "
+            "of out-of-distribution images count as wrong, too."
         )
     path = _path_of(run)
     folder = RunFolder(path)
@@ -212,12 +212,12 @@ def _judge_scan(
     features = open_features(folder.features)
     if not features.shape[1]:
         raise UserError(
-            f"{folder.path} was made from predictions that it does not keep. Scan again, with "
+            f"{folder.path} was made from predictions that it does not store. Scan again, with "
             "--probs and --noise-rate or --ood-rate."
         )
     if len(features) != len(source):
         raise UserError(
-            f"{folder.features} is damaged: it holds features of {len(features):,} images, and "
+            f"{folder.features} is damaged: it contains features of {len(features):,} images, and "
             f"the run has {len(source):,}."
         )
     device = choose_device(opened.config.device)
@@ -289,7 +289,7 @@ def report(
     folder = RunFolder(path)
     load_run_config(folder)  # says if this is not a run
     if not verdicts_of(folder.audit).exists():
-        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+        raise no_verdicts(folder.path)
     compared = None if compare is None else compare_runs(_path_of(compare), path).described()
     with folder.locked():
         opened = open_run(path, data_root=data_root, pair=data)
@@ -306,11 +306,11 @@ def _features(opened: OpenRun) -> Tensor:
     if folder.features.is_file():
         return read_features(folder.features)
     if not folder.checkpoint.is_file():
-        raise UserError(f"{folder.path} has no checkpoint to compute the features of a map with.")
+        raise UserError(f"{folder.path} has no checkpoint to compute the features for a map.")
     if opened.changes is not None and len(opened.changes.gone):
         raise UserError(
             f"A map needs every image, and {len(opened.changes.gone):,} are missing. "
-            f"{folder.audit / MAP_NAME} is left as it was."
+            f"{folder.audit / MAP_NAME} is unchanged."
         )
     state = Trainer(opened.config, source, folder, resuming=True).state
     network = state.classifiers[0]

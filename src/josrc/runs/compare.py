@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from josrc._console import clipped
 from josrc.data.noise import CLEAN, ID, OOD
-from josrc.errors import UserError
+from josrc.errors import UserError, no_verdicts
 from josrc.runs.run import Run
 from josrc.verdicts.decided import TITLES, SampleDecision, read_sample_decisions
 from josrc.verdicts.table import VERDICT_TITLES, read_verdicts, verdicts_of
@@ -103,14 +102,14 @@ class Comparison:
         """What the second run makes of the decisions on the first one."""
         total = self.decisions.total()
         if not total:
-            return [f"Nobody has decided on anything in {clipped(self.names[0])}."]
+            return [f"There are no decisions in {clipped(self.names[0])}."]
         said: Counter[str] = Counter()
         for (_, what), count in self.decisions.items():
             said[what] += count
         lines = [
             f"Of {total:,} decisions on {clipped(self.names[0])} {said['confirmed']:,} are "
             f"confirmed by the verdicts of {clipped(self.names[1])}, {said['contradicted']:,} "
-            f"contradicted, and {said['gone']:,} are on images that are not in it."
+            f"contradicted, and {said['gone']:,} are on images that it does not have."
         ]
         for outcome, title in TITLES.items():
             counts = [self.decisions[outcome, what] for what in ("confirmed", "contradicted")]
@@ -198,8 +197,7 @@ def _verdicts(run: Run) -> pandas.DataFrame:
 
     path = verdicts_of(run.path / "audit")
     if not path.exists():
-        name = shlex.quote(str(run.path))
-        raise UserError(f"{run.path} has no verdicts yet. Write them: josrc audit {name}")
+        raise no_verdicts(run.path)
     table = pandas.concat(frame[COLUMNS] for frame in read_verdicts(path))
     return table.assign(row=range(len(table)))
 

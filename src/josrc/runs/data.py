@@ -15,7 +15,7 @@ from josrc.data.prepare import Known, Look, available_memory, prepare_source, sp
 from josrc.data.source import Source
 from josrc.engine.device import choose_device
 from josrc.engine.state import create_method
-from josrc.methods import Method
+from josrc.methods.base import Method
 
 
 def has_untrusted_labels(held: Source | None) -> bool:

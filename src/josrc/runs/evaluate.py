@@ -68,7 +68,7 @@ def read_evaluation_data(config: DataConfig, classes: Sequence[str]) -> Evaluati
     tested = usable & (table.split == TEST)
     index = np.flatnonzero(tested if tested.any() else usable)
     if not index.size:
-        raise UserError(f"{config.name} holds no labelled image.")
+        raise UserError(f"{config.name} contains no labelled images.")
     labels = match_labels(table.labels[index], table.class_names, classes, config.name)
     part = TEST_IMAGES if tested.any() else "images"
     name = _resolved(config.name, config.original_path)
@@ -81,12 +81,13 @@ def warn_of_optimism(
     """A sentence on images that the network was trained on, or whose labels chose its epoch."""
     name, trained = labelled.name, _resolved(config.data.name, config.data.original_path)
     if name == trained and labelled.part != TEST_IMAGES:
-        return ["The network was trained on these images: on others it will do worse."]
+        return ["The network was trained on these images: expect lower accuracy on others."]
     tests = _resolved(trained, config.data.test)
     by_tests = summary.get("last10_mean") is not None and summary.get("val_chosen") is None
     if not last and by_tests and name == tests:
         return [
-            "These images chose the epoch of the weights, so this is too optimistic: see --last."
+            "These images were used to choose the epoch of the weights, so this is too "
+            "optimistic: see --last."
         ]
     return []
 
@@ -130,7 +131,7 @@ def evaluate(
     named = [(data.images.location(place), reason) for place, reason in skipped.items()]
     if not sound.size:
         path, reason = named[0]
-        raise UserError(f"{data.name} holds no image that can be read: of {path}, {reason}.")
+        raise UserError(f"{data.name} contains no readable images: of {path}, {reason}.")
     top, sure = np.concatenate(predicted)[sound], np.concatenate(confidence)[sound]
     return Evaluation(predictor.class_names, data.labels[sound], top, sure, named)
 

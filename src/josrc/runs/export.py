@@ -68,7 +68,8 @@ def export(predictor: Predictor, kind: str, path: Path, metadata: dict[str, Any]
     size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
     if kind == "onnx" and size > MAX_ONNX_BYTES:
         raise UserError(
-            f"An ONNX file holds up to 2 GiB, this model {size / 2**30:.1f}. Use --format torch."
+            f"An ONNX file is limited to 2 GiB, and this model has {size / 2**30:.1f}. Use "
+            f"--format torch."
         )
     shape = (predictor.spec.channels, *predictor.spec.size)
     with atomic_write(path) as partial, torch.no_grad(), warnings.catch_warnings(action="ignore"):

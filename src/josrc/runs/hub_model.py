@@ -70,14 +70,15 @@ def _not_done(folder: Path, why: str) -> UserError:
 def exportable(predictor: Predictor) -> Classifier:
     """The network, if timm has such a one; else an error that says what can be exported so."""
     name, networks = predictor.config.model.name, predictor.networks
-    instead = "Use --format onnx or torch, which hold any network."
+    instead = "Use --format onnx or torch, which work for any network."
     if len(networks) != 1 or not isinstance(networks[0], Classifier):
         raise UserError(
-            f"--format hf holds one network, and {predictor.config.method.name} answers with the "
+            f"--format hf is for a single network, and {predictor.config.method.name} answers "
+            f"with the "
             f"mean of {len(networks)}. {instead}"
         )
     if name in OWN_MODELS:
-        raise UserError(f"timm does not know {name}, so --format hf can't hold it. {instead}")
+        raise UserError(f"timm does not know {name}, so --format hf can't export it. {instead}")
     if not isinstance(networks[0].head, nn.Linear):
         raise UserError(
             "timm's networks end in one layer, and this head has two. Train with "
@@ -97,7 +98,9 @@ def timm_model(network: Classifier, predictor: Predictor, name: str) -> nn.Modul
         (key for key, module in model.named_modules() if module is model.get_classifier()), None
     )
     if layer is None or not isinstance(model.get_classifier(), nn.Linear):
-        raise UserError(f"{name} has no single last layer: --format hf can't hold it. Use onnx.")
+        raise UserError(
+            f"{name} has no single last layer, so --format hf can't export it. Use onnx."
+        )
     tensors |= {f"{layer}.{key}": value for key, value in network.head.state_dict().items()}
     fits = own.keys() == tensors.keys() and all(own[k].shape == v.shape for k, v in tensors.items())
     if not fits:

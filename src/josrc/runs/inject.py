@@ -33,11 +33,10 @@ def with_injected(options: Mapping[str, Any], kind: DataKind) -> dict[str, Any]:
     noise, rate = _parsed(injected)
     if kind.is_named:
         raise UserError(
-            "--inject is for images of your own. On data known by name: "
-            f"--noise {noise} --rate {rate:g}."
+            f"--inject is for your own images. For named data use --noise {noise} --rate {rate:g}."
         )
     if found.get("noise_file") is not None:
-        raise UserError("--noise-file holds the labels: give it, or --inject, not both.")
+        raise UserError("--noise-file already contains the labels: pass it or --inject, not both.")
     return found | {"noise": noise, "rate": rate}
 
 
@@ -50,8 +49,8 @@ def _parsed(injected: object) -> tuple[str, float]:
         rate = -1.0
     if not (noise and colon and 0 <= rate <= 1):
         raise UserError(
-            f"--inject {injected} is not of the form KIND:RATE. To make a fifth of the labels "
-            "wrong on purpose: --inject symmetric:0.2."
+            f"--inject {injected} is not of the form KIND:RATE. To corrupt a fifth of the "
+            "labels: --inject symmetric:0.2."
         )
     return noise.strip().lower(), rate
 
@@ -62,8 +61,8 @@ def _meant(drawn: Mapping[str, Any]) -> str:
     rate = drawn.get("rate", 0.2)
     noise = drawn.get("noise", "symmetric")
     return (
-        f"{said} would make labels wrong on purpose, and these images are your own. If you know "
-        f"how many of their labels are wrong, say so to the verdicts: "
-        f"josrc audit RUN --noise-rate {rate} (josrc scan has that option too). To add wrong "
-        f"labels all the same, to see what is found: --inject {noise}:{rate}."
+        f"{said} would corrupt labels on purpose, but these are your own images. If you know "
+        f"how many labels are wrong, use that for the verdicts: "
+        f"josrc audit RUN --noise-rate {rate} (josrc scan has that option, too). To corrupt "
+        f"labels anyway, as a test: --inject {noise}:{rate}."
     )

@@ -53,7 +53,7 @@ def describe_settings(config: RunConfig) -> str:
     size, optimizer = config.model.image_size, config.optimizer
     parts = [
         f"{config.model.name} at {size} x {size} pixels",
-        *(["its head alone is trained"] if config.model.train == "head" else []),
+        *(["only its head is trained"] if config.model.train == "head" else []),
         f"epochs {config.epochs}",
         f"batch size {config.batch_size}",
         f"{optimizer.name} with learning rate {optimizer.lr:g}, {optimizer.decay} decay after "
@@ -91,7 +91,7 @@ def describe_memory(state: TrainState, config: RunConfig, source: Source) -> str
     gradients = sum(p.numel() * p.element_size() for p in trained)
     total = images + held + gradients + activation_bytes(state, config, source)
     resident = source.images.in_memory or state.frozen
-    where = "stay in memory" if resident else "are read from their files each epoch"
+    where = "stay in memory" if resident else "are read from their files in each epoch"
     kept = f"features of {config.views.stored} views of each image" if state.frozen else "images"
     mib = f"{total / 2**20:,.0f} MiB"
     return f"The {kept} {where}; training takes about {mib} on {state.device}."

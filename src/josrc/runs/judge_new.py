@@ -29,7 +29,7 @@ from josrc.data.workers import Faults
 from josrc.engine.device import choose_device
 from josrc.engine.run_folder import RunFolder, free_name, prepare_folder
 from josrc.engine.stopwatch import Stopwatch
-from josrc.errors import UserError
+from josrc.errors import UserError, no_verdicts
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.evaluate import match_labels
 from josrc.runs.features import feature_network, features_of_files
@@ -211,7 +211,7 @@ def read_new(new: str | Path, opened: OpenRun) -> NewImages:
     ]
     if not there:
         raise UserError(
-            f"--new {new} holds no labelled image that {opened.folder.path} does not have."
+            f"--new {new} contains no labelled images that {opened.folder.path} does not have."
         )
     index = np.array(there, dtype=np.int64)
     given = match_labels(
@@ -226,7 +226,7 @@ def _known_rates(run: Run) -> Rates:
     """What somebody has said of the run's labels, which holds for its yardstick."""
     audit = run.audit
     if audit is None:
-        raise UserError(f"{run.path} has no verdicts yet. Write them: josrc audit {run.path}")
+        raise no_verdicts(run.path)
     return audit.get("known_noise_rate"), audit.get("known_ood_rate")
 
 
@@ -240,7 +240,9 @@ def _sound(found: NewImages, faults: Faults) -> NDArray[np.int64]:
     sound = np.setdiff1d(np.arange(len(found.given)), [place for place, _ in faults])
     if not sound.size:
         place, why = faults[0]
-        raise UserError(f"No new image can be read: of {found.images.location(place)}, {why}.")
+        raise UserError(
+            f"None of the new images can be read: of {found.images.location(place)}, {why}."
+        )
     return sound
 
 
@@ -278,7 +280,7 @@ def _own_features(path: Path, run: Path) -> NDArray[Any]:
     if origin["model"] == "given":
         what = "features" if features.shape[1] else "predictions"
         raise UserError(
-            f"{run} was made from {what} of your own, and josrc can't compute those of new "
+            f"{run} was made from {what} of your own, which josrc can't compute for new "
             "images. Scan all images together, with "
             f"--{'features' if features.shape[1] else 'probs'}."
         )
@@ -288,7 +290,7 @@ def _own_features(path: Path, run: Path) -> NDArray[Any]:
 def _by_network(
     run: Run, opened: OpenRun, found: NewImages, rates: Rates
 ) -> tuple[AuditPart, Faults, str]:
-    """By the trained network, as images that were held out of training."""
+    """By the trained network, like held-out images."""
     folder, source = opened.folder, opened.source
     predictor = run.predictor(last=True)
     probabilities, faults = _answers(predictor, found.images, opened.config)
@@ -306,7 +308,7 @@ def _by_network(
     findings = held_out_findings(asked, given, asked[np.arange(len(given)), given])
     verdicts = judge_held_out(findings, given, reference, drawn)
     new = slice(drawn or 0, None)
-    how = f"by the trained network of {run.path}, as images that were held out of training"
+    how = f"by the trained network of {run.path}, like held-out images"
     return _part(verdicts.part(new), findings.part(new), left), faults, how
 
 

@@ -90,9 +90,9 @@ def _may_choose(said: Mapping[str, Any]) -> bool:
 def _wants_pretrained(source: Source, asked: ModelConfig, said: Mapping[str, Any]) -> str | None:
     """Why these images get a network that has learned from photographs; none if they don't."""
     if said.get("train") == "head":
-        return "--train head needs learned features"
+        return "--train head needs pretrained features"
     if asked.pretrained:
-        return "--pretrained asks for weights"
+        return "--pretrained was given"
     side = typical_side(source)
     small = asked.image_size is not None and asked.image_size < 2 * MIN_PHOTOGRAPH_SIDE
     coloured = not source.images.in_memory or source.images.shape[-1] == 3
@@ -103,7 +103,8 @@ def _wants_pretrained(source: Source, asked: ModelConfig, said: Mapping[str, Any
         or not is_pretrained_at_hand(PACKAGED_MODEL)
     ):
         return None
-    return f"the images are photographs by their size ({side} pixels) and the weights are at hand"
+    photographs = f"the images are large enough to be photographs ({side} pixels)"
+    return f"{photographs} and the weights are installed"
 
 
 def _how_much(samples: int, name: str, learned: bool, device: str) -> tuple[str, str | None]:
@@ -112,16 +113,17 @@ def _how_much(samples: int, name: str, learned: bool, device: str) -> tuple[str,
         return "all", None
     if choose_device(device).type == "cpu":
         return "head", (
-            "Training the head alone over features that are computed once, as a CPU takes hours "
-            "for the whole network. --train all trains all of it."
+            "Training only the head, on features that are computed once: a CPU takes hours for "
+            "the whole network. --train all trains it all."
         )
     if samples < MIN_FINE_TUNING_IMAGES:
         return "head", (
-            f"Training the head alone, as {samples:,} images are few for a whole network. "
-            "--train all trains all of it."
+            f"Training only the head:{samples:,} images are few for a whole network. "
+            "--train all trains it all."
         )
     return "all", (
-        f"Training the whole network: there are a GPU and {samples:,} images. --train head takes "
+        f"Training the whole network: there is a GPU, and there are {samples:,} images. --train "
+        f"head takes "
         "less time."
     )
 
@@ -129,13 +131,13 @@ def _how_much(samples: int, name: str, learned: bool, device: str) -> tuple[str,
 def _check_head(name: str, learned: bool) -> None:
     if not learned:
         raise UserError(
-            f"--train head keeps the features of {name} as they are, and it has learned none. Add "
+            f"--train head keeps the features of {name} unchanged, but these are untrained. Add "
             "--pretrained or --weights FILE, or leave out --model."
         )
     if distributed.world() > 1:
         raise UserError(
-            "--train head runs in one process: its features are computed once, and a head is "
-            "small. Start one process, or choose --train all."
+            "--train head runs in one process: the features are computed only once, and a head "
+            "is small. Start a single process, or use --train all."
         )
 
 

@@ -52,19 +52,19 @@ def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> 
     if rows.ndim != 2 or not rows.shape[1] or rows.dtype.kind not in "fiu":
         raise UserError(
             f"{name} has shape {rows.shape} and type {rows.dtype}: it must be a table of numbers "
-            "with a row for each image."
+            "with one row per image."
         )
     if len(rows) != len(source):
         raise UserError(
             f"{name} has {len(rows):,} rows, but the data has {len(source):,} images. Rows "
-            "follow the order of the data, as those of verdicts.csv do."
+            "must be in the order of the data, which is also that of verdicts.csv."
         )
     broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if broken.size:
         row = int(broken[0])
         raise UserError(
-            f"{name} has {broken.size:,} rows with NaN or infinite numbers, the first that of "
-            f"image {source.ids[row]} (row {row})."
+            f"{name} has {broken.size:,} rows with NaN or infinite values, the first for "
+            f"image{source.ids[row]} (row {row})."
         )
     return _probabilities(rows, name, source) if what == "probs" else rows
 
@@ -73,7 +73,7 @@ def _probabilities(rows: NDArray[Any], name: str, source: Source) -> NDArray[Any
     if rows.shape[1] != source.closed:
         raise UserError(
             f"{name} has {rows.shape[1]} columns, but there are {source.closed} classes: one "
-            f"column each, in the order {_listed(source.closed_names)}"
+            f"column per class, in the order {_listed(source.closed_names)}"
         )
     if rows.min() < 0:
         raise UserError(
@@ -85,8 +85,8 @@ def _probabilities(rows: NDArray[Any], name: str, source: Source) -> NDArray[Any
     if off.size:
         row = int(off[0])
         raise UserError(
-            f"{name}: the probabilities of {off.size:,} images do not add up to 1, the first those "
-            f"of image {source.ids[row]} (row {row}), which add up to {sums[row]:.3g}."
+            f"{name}: the probabilities of {off.size:,} images do not sum to 1, the first for "
+            f"image{source.ids[row]} (row {row}), with a sum of{sums[row]:.3g}."
         )
     found: NDArray[Any] = (rows / sums[:, None]).astype(np.float32)
     return found
@@ -113,7 +113,7 @@ def _read(path: Path, what: What, source: Source) -> NDArray[Any]:
                 raise UserError(f"{path} is not an npy, parquet or CSV file.")
         loaded = np.load(regular(path), mmap_mode="r", allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
-        raise UserError(f"{path} holds several arrays: save one with numpy.save.")
+        raise UserError(f"{path} contains several arrays: save a single one with numpy.save.")
     return loaded
 
 

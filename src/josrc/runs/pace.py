@@ -17,7 +17,7 @@ from josrc.data.prepare import spec_for
 from josrc.data.source import Source
 from josrc.engine.device import choose_device, kept_memory
 from josrc.engine.state import TrainState, create_method
-from josrc.methods import Method
+from josrc.methods.base import Method
 
 # A run on a CPU ends within this many seconds, unless its epochs are given; and of fewer epochs the
 # phases of a method would be nothing.

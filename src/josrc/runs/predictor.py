@@ -34,7 +34,7 @@ from josrc.verdicts.findings import doubt_of
 # Red, green and blue in grey, as Pillow weighs them.
 LUMA = (0.299, 0.587, 0.114)
 Probabilities = NDArray[np.float32]
-FITS_NOT = "holds networks that can't take images of the size it names"
+FITS_NOT = "contains networks that don't accept images of the size it names"
 
 
 class Predictor:
@@ -66,7 +66,7 @@ class Predictor:
         except (ValueError, RuntimeError) as error:
             why = clipped(str(error), MAX_TEXT_LENGTH)
             raise UserError(
-                f"{weights} does not hold the networks of this run: {why}. Copy the file again, "
+                f"{weights} does not contain the networks of this run: {why}. Copy the file again, "
                 "or train again."
             ) from None
         method.eval()
@@ -139,15 +139,15 @@ class Predictor:
         if isinstance(images, ImageFiles):
             if height != width:
                 raise UserError(
-                    f"The network sees images of {height} x {width}, and files are cropped to "
-                    "squares: give it arrays, not paths."
+                    f"The network's input is {height} x {width}, but files are cropped to "
+                    "squares: pass arrays, not paths."
                 )
             return images.with_tile(height)
         if images.shape[1:] == (height, width, channels):
             return images
         if channels != 3 or height != width:
             raise UserError(
-                f"The network sees images of {height} x {width} with {channels} channel(s), and "
+                f"The network's input is {height} x {width} with {channels} channel(s), and "
                 f"these are of {' x '.join(map(str, images.shape[1:]))}."
             )
         resized = np.empty((len(images), height, width, 3), dtype=np.uint8)
@@ -169,7 +169,7 @@ def check_target(path: Path, inputs: Iterable[Path]) -> None:
         raise UserError(f"{path} is among the images to predict. Name another --out.")
     with regular(path).open("rb") as file:
         if not file.read(100).startswith(",".join(PREDICTION_COLUMNS).encode()):
-            raise UserError(f"{path} exists and holds no predictions. Name another --out.")
+            raise UserError(f"{path} exists and does not contain predictions. Name another --out.")
 
 
 def write_predictions(
@@ -197,7 +197,7 @@ def write_predictions(
         How many images were predicted, in a sentence.
     """
     if not len(images):
-        raise UserError("There is no image to predict: the folders and manifests hold none.")
+        raise UserError("There are no images to predict: the folders and manifests contain none.")
     top_k = min(top_k, len(names))
     more = [f"{name}_{rank}" for rank in range(2, top_k + 1) for name in PREDICTION_COLUMNS[1:3]]
     empty, done, reasons = [""] * len(more), 0, Counter[str]()
@@ -217,7 +217,7 @@ def write_predictions(
     often = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common(5))
     told += f", {reasons.total():,} files could not be read ({often})."
     if reasons.total() == done:
-        raise UserError(f"{told} All of them are in {path}, with the reasons.")
+        raise UserError(f"{told} All are listed in{path}, with the reasons.")
     return told
 
 

@@ -90,7 +90,7 @@ def parse_yaml(text: str | bytes, where: str) -> Values:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise UserError(f"{where} must hold keys and values, not a {type(values).__name__}.")
+        raise UserError(f"{where} must contain keys and values, not a {type(values).__name__}.")
     return values
 
 
@@ -103,7 +103,7 @@ def _plain_yaml(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError(too_deep) from None
     if size > MAX_VALUES:
-        raise ValueError(f"its aliases make {size:,} values of it")
+        raise ValueError(f"its aliases expand to {size:,} values of it")
     return values
 
 
@@ -127,7 +127,7 @@ def read_yaml(path: Path) -> Values:
         retired = settings_of(str(method["name"])).retired.keys() & method.keys()
         if retired:
             names = ", ".join(f"method.{key}" for key in sorted(retired))
-            say_once(f"{path}: no longer settings, and ignored: {names}.")
+            say_once(f"{path}: ignoring obsolete settings: {names}.")
             kept = {key: value for key, value in method.items() if key not in retired}
             values = values | {"method": kept}
     return values
@@ -239,7 +239,7 @@ def said_values(data: str, kind: DataKind, layers: Sequence[Mapping[str, Any]]) 
         user[key] = user.get(key) or {}
     said = {"name": data, "kind": str(kind)} | user["data"]
     if said["name"] != data:
-        raise UserError(f"Two data sets are named: {data} and data.name={said['name']}.")
+        raise UserError(f"Two data sets are given: {data} and data.name={said['name']}.")
     if said["kind"] != kind:
         raise UserError(
             f"data.kind={said['kind']} is not valid: {data} is of the kind {kind}, which follows "
@@ -282,7 +282,7 @@ def load_run_config(folder: RunFolder) -> RunConfig:
     folder.check_links()
     values = read_yaml(path)
     if not isinstance(values.get("method"), dict) or "name" not in values["method"]:
-        raise UserError(f"{path} names no method: it is not the configuration of a run.")
+        raise UserError(f"{path} has no method: it is not the configuration of a run.")
     data = values.get("data")
     if isinstance(data, dict) and "name" in data and "kind" not in data:
         from josrc.data.registry import kind_of_recorded
@@ -349,7 +349,7 @@ def recipe_of(data: str, kind: DataKind, chosen: object) -> Values:
     if known is None or known.recipe is None:
         return load_recipe(_recipe_file(data, chosen))
     if chosen is not None:
-        raise UserError(f"{data} has no recipe '{chosen}': it comes from another package.")
+        raise UserError(f"{data} has no recipe '{chosen}': it comes from a plug-in.")
     return dict(known.recipe)
 
 
@@ -376,7 +376,9 @@ def _check_sections(layer: Mapping[str, Any]) -> None:
             if "name" in model.model_fields:
                 raise UserError(f"'{key}' is a section: write {key}.name={value} to choose it.")
             first = next(iter(model.model_fields))
-            raise UserError(f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., say.")
+            raise UserError(
+                f"{key}={value!r}: '{key}' is a section. Write {key}.{first}=..., for example."
+            )
         if not section and isinstance(value, Mapping):
             raise UserError(f"Unknown key '{key}.{next(iter(value), '')}': {key} is not a section.")
 

@@ -11,7 +11,7 @@ from torch import nn
 from josrc.config import SCAN, RunConfig
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import RunFolder
-from josrc.errors import UserError
+from josrc.errors import UserError, command
 from josrc.runs.predictor import Predictor
 from josrc.runs.resolve import load_run_config
 from josrc.verdicts.table import read_verdicts, verdicts_of
@@ -42,7 +42,7 @@ class Run:
         config = load_run_config(folder)
         if not folder.summary.is_file():
             folder.check_free()
-            raise UserError(f"{path} has not finished. Resume it: josrc resume {path}")
+            raise UserError(f"{path} has not finished. Resume it: {command('resume', path)}")
         return cls(folder.path, config, folder.read_summary())
 
     @property
@@ -71,8 +71,8 @@ class Run:
         """The networks with their best weights, or their last, and what they expect of images."""
         if self.config.method.name == SCAN:
             raise UserError(
-                f"{self.path} is a scan and has no network of its own. Train one: josrc train "
-                f"{self.config.data.place}"
+                f"{self.path} is a scan and has no network of its own. Train one: "
+                f"{command('train', self.config.data.place)}"
             )
         folder = RunFolder(self.path)
         return Predictor(self.config, folder.last if last else folder.best)

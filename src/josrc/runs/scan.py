@@ -124,7 +124,10 @@ def scan(
     console = console or Terminal(quiet=quiet)
     if on_ray is not None:
         if probs is not None or features is not None:
-            raise UserError("A scan of your own features or predictions reads no images: no Ray.")
+            raise UserError(
+                "A scan of your own features or predictions reads no images: leave out --engine "
+                "ray."
+            )
         on_ray.check()
     data = _pair(data, paths)
     options["model"] = options.get("model") or DEFAULT_MODEL
@@ -318,4 +321,4 @@ def scan_summary(config: RunConfig, seconds: float) -> dict[str, Any]:
 def _tell(folder: RunFolder, source: Source, console: Console) -> None:
     found = [] if console.quiet else tally(source.listed_duplicates()).sentences()
     if found:
-        say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
+        say(console, "\n".join([*found, f"Full list: {folder.audit / DUPLICATES}"]))

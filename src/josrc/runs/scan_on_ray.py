@@ -154,7 +154,7 @@ class ShardedExtraction:
             except ray.exceptions.RayError as error:
                 raise UserError(
                     f"{work.path(shard)} was not made: its worker ended {MAX_RETRIES + 1} times "
-                    f"({type(error).__name__}). The same command goes on with what is missing."
+                    f"({type(error).__name__}). Repeat the command to compute what is missing."
                 ) from None
             progress(done)
 

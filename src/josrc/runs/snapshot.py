@@ -34,7 +34,7 @@ from josrc.data.readers.table import TEST, TRAIN, VAL, Table
 from josrc.data.registry import kind_of, open_source
 from josrc.data.source import Source
 from josrc.engine.run_folder import RunFolder
-from josrc.errors import UserError
+from josrc.errors import UserError, command
 from josrc.runs.data import has_untrusted_labels, read_images
 from josrc.runs.resolve import load_run_config
 from josrc.verdicts.table import verdicts_of
@@ -82,7 +82,7 @@ def read_record(path: Path, root: Path | str) -> Table:
     labels, split = arrays["labels"].astype(np.int64), arrays["split"].astype(np.int64)
     sound = len(ids) and (np.diff(split) >= 0).all() and len(set(classes)) == len(classes)
     if not sound:
-        raise UserError(f"{path} is damaged: its samples or classes are not in their order.")
+        raise UserError(f"{path} is damaged: its samples or classes are not in the right order.")
     return Table(ImageFiles(names, root), labels, list(classes), ids, split)
 
 
@@ -123,9 +123,7 @@ class Changes:
         ]
         if self.relabelled:
             has = "image has" if self.relabelled == 1 else "images have"
-            parts.append(
-                f"{self.relabelled:,} {has} a different label now, which the run does not use"
-            )
+            parts.append(f"{self.relabelled:,} {has} a different label now, which this run ignores")
         return f"Since the training {' and '.join(parts)}."
 
 
@@ -221,7 +219,7 @@ def _home(data: DataConfig, path: Path | None) -> Path | str:
 def check_place(config: RunConfig) -> None:
     """Raise an error if own images are not where they were, or are said to be."""
     if config.data.path is not None and not config.data.path.exists():
-        raise UserError(f"{config.data.path} does not exist. If it has moved: --data-root NEW.")
+        raise UserError(f"{config.data.path} does not exist. If it has moved, use --data-root NEW.")
 
 
 def find_skipped(folder: RunFolder, config: RunConfig) -> list[str]:
@@ -260,7 +258,7 @@ def check_unchanged(folder: RunFolder, config: RunConfig) -> None:
         return
     table = read_record(folder.samples, _home(config.data, config.data.path))
     changes: Changes = compare(table, present, set(find_skipped(folder, config)))[1]
-    begun = f"{folder.path} can only be resumed with the images and labels it started with"
+    begun = f"{folder.path} can only be resumed with the original images and labels"
     if changes:
         raise UserError(
             f"{changes.describe()} {begun}: put them back as they were, or start a new run."
@@ -334,15 +332,15 @@ class OpenRun:
         if rows != expected:
             raise UserError(
                 f"{verdicts_of(self.folder.audit)} has {rows:,} samples, but the data has "
-                f"{expected:,}. Write it again: josrc audit {self.folder.path}"
+                f"{expected:,}. Write it again: {command('audit', self.folder.path)}"
             )
 
     def check_images(self) -> None:
         """Raise an error if none of the images is there."""
         if self.changes is not None and self.changes.all_gone:
             raise UserError(
-                f"None of the {len(self.changes.names):,} images of {self.folder.path} is there, "
-                f"such as {self.source.paths[0]}. Say where they are now: --data-root NEW."
+                f"None of the {len(self.changes.names):,} images of {self.folder.path} can be "
+                f"found, such as{self.source.paths[0]}. If they have moved, use --data-root NEW."
             )
 
 
@@ -365,8 +363,8 @@ def open_run(
         if config.data.kind is DataKind.ARRAYS and pair is None:
             raise UserError(
                 f"{path} was trained on images in memory, and they are gone. Its verdicts: "
-                "josrc.Run.load(path).verdicts(). Its report was written when it ended; to write "
-                "it again from Python: josrc.report(path, data=(X, y))."
+                "josrc.Run.load(path).verdicts(). Its report was written when it ended. To rewrite "
+                "it in Python: josrc.report(path, data=(X, y))."
             )
         opened = config.data.model_copy(update={"resident": False})
         lean = config.model_copy(update={"data": opened})
@@ -382,7 +380,8 @@ def open_run(
         true = read_truth(folder.noise)
         if true is not None and len(true) != len(source):
             raise UserError(
-                f"{folder.noise} is damaged: it holds the truth of {len(true):,} samples, and the "
+                f"{folder.noise} is damaged: it contains the truth of {len(true):,} samples, and "
+                f"the "
                 f"run has {len(source):,}."
             )
         source = replace(source, true=true)

@@ -122,7 +122,7 @@ def _check_known(config: RunConfig) -> None:
     for key in ("test", "val", *columns, "whole_labels", "allow_outside"):
         if getattr(config.data, key) != fields[key].default:
             raise UserError(
-                f"--{key.replace('_', '-')} is for images of your own: {config.data.name} brings "
+                f"--{key.replace('_', '-')} is for your own images: {config.data.name} brings "
                 "its own labels and test images."
             )
 
@@ -221,7 +221,7 @@ def start(
             say(console, "\n".join(describe_planting(trainer.state, source)))
         found = [] if console.quiet else tally(source.listed_duplicates()).sentences()
         if found:
-            say(console, "\n".join([*found, f"All of them: {folder.audit / DUPLICATES}"]))
+            say(console, "\n".join([*found, f"Full list: {folder.audit / DUPLICATES}"]))
         return complete(trainer)
 
 
@@ -287,7 +287,7 @@ def resume(
         trainer = Trainer(config, source, folder, hear, resuming=True)
         if source.test_images is None and any(row.get("test_accuracy") for row in trainer.rows):
             raise UserError(
-                f"{path} was tested on images that are missing now. Give them again: "
+                f"{path} was tested on images that are missing now. Pass them again: "
                 "josrc.resume(path, data=(X, y), test=(X_test, y_test))."
             )
         say(console, f"Resuming {path} after epoch {trainer.epoch} of {config.epochs}.")

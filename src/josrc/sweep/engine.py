@@ -14,6 +14,7 @@ from rich.console import Console
 from josrc._console import say
 from josrc._reading import regular
 from josrc.engine.cluster import check_ray, check_resources, connected
+from josrc.engine.lock import LOCK
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.sweep.plan import METRICS, SweepPlan, Trial, read_plan, trials_of
@@ -23,7 +24,7 @@ from josrc.sweep.trial import train_trial
 
 # So often a run goes on after its worker was killed before it is left to the next start.
 MAX_FAILURES = 5
-OWN_NAMES = {"plan.yaml", "runs", "records", "tune", "table.csv", "parallel.png", ".lock"}
+OWN_NAMES = {"plan.yaml", "runs", "records", "tune", "table.csv", "parallel.png", LOCK}
 
 
 def sweep(
@@ -68,7 +69,7 @@ def _check_folder(path: Path) -> None:
     foreign = sorted({entry.name for entry in path.iterdir()} - OWN_NAMES) if path.is_dir() else []
     if foreign:
         raise UserError(
-            f"{path} holds {foreign[0]}, which is not part of a sweep. Name another --out."
+            f"{path} contains {foreign[0]}, which is not part of a sweep. Name another --out."
         )
 
 
@@ -81,7 +82,7 @@ def _announce(
         said += (
             "\n"
             f"Runs are compared by {plan.metric} ({METRICS[plan.metric]}), never by test "
-            "accuracy: test images can't judge what they have chosen."
+            "accuracy: test images can't be used both to choose and to judge."
         )
     say(console, said)
 

@@ -28,8 +28,8 @@ from josrc.runs.resolve import Values, ask, merge, nested, parse_yaml, validate
 
 Metric = Literal["agreement", "estimated_precision"]
 METRICS: dict[str, str] = {
-    "agreement": "share of held-out given labels that the network predicts, in percent",
-    "estimated_precision": "share of accused labels that are wrong, as planted errors tell",
+    "agreement": "percentage of held-out given labels that the network predicts",
+    "estimated_precision": "share of accused labels that are wrong, estimated with planted errors",
 }
 # More trials than this are a typing error; so are more epochs, and more cores of a machine.
 MAX_TRIALS, MAX_EPOCHS, MAX_CORES = 10_000, 10**6, 10_000
@@ -40,9 +40,7 @@ class Range(Section):
 
     low: float
     high: float
-    log: bool = Field(
-        False, description="logarithmic: as likely between 0.001 and 0.01 as up to 0.1"
-    )
+    log: bool = Field(False, description="logarithmic: 0.001 to 0.01 is as likely as 0.01 to 0.1")
     whole: bool = Field(False, description="whole numbers only")
 
     @model_validator(mode="after")
@@ -75,11 +73,9 @@ class Scheduler(Section):
     """ASHA: runs that are behind at a rung are stopped (Li et al., MLSys 2020)."""
 
     name: Literal["asha"] = "asha"
-    grace: int = Field(
-        1, ge=1, le=MAX_EPOCHS, description="epochs that every run gets: the first rung"
-    )
+    grace: int = Field(1, ge=1, le=MAX_EPOCHS, description="epochs of every run: the first rung")
     reduction: int = Field(
-        3, ge=2, le=MAX_EPOCHS, description="one run in this many goes on from each rung"
+        3, ge=2, le=MAX_EPOCHS, description="one run in this many continues from each rung"
     )
 
 
@@ -92,9 +88,12 @@ class SweepPlan(Section):
     choices: dict[str, list[Any]] = Field({}, description="values to draw from")
     ranges: dict[str, Range] = Field({}, description="intervals to draw from")
     samples: int = Field(
-        1, ge=1, le=MAX_TRIALS, description="draws; each is run at every point of the grid"
+        1,
+        ge=1,
+        le=MAX_TRIALS,
+        description="number of draws; each is run at every point of the grid",
     )
-    draw_seed: int = Field(0, ge=0, le=2**63, description="of the draws")
+    draw_seed: int = Field(0, ge=0, le=2**63, description="seed of the draws")
     metric: Metric | None = None
     scheduler: Scheduler | None = None
     cpus: int = Field(1, ge=1, le=MAX_CORES, description="cores per run")
@@ -108,8 +107,8 @@ class SweepPlan(Section):
         metric = printable(clipped(str(metric)))
         if any(part in metric for part in ("accuracy", "test", "last10", "best", "final")):
             raise ValueError(
-                f"metric: {metric} is refused. Settings chosen by test images look better on "
-                "them than on any others, so their test accuracy says nothing. Choose by "
+                f"metric: {metric} is not allowed. Settings chosen on test images look better "
+                "on these than on any others, so their test accuracy means nothing. Choose by "
                 "agreement (held-out given labels) or estimated_precision (planted errors)."
             )
         raise ValueError(f"metric: {metric} is not valid. It is {' or '.join(METRICS)}.")

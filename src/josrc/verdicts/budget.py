@@ -117,8 +117,8 @@ class LookPlan:
         """What so many looks are expected to correct, and what is left after them."""
         looks = min(looks, len(self.rows))
         return (
-            f"{looks:,} looks, together expected to correct about {self.expected(looks):,.0f} "
-            f"labels. After them: {self.outlook(looks)}"
+            f"{looks:,} looks, expected to correct about{self.expected(looks):,.0f} "
+            f"labels in total. After that: {self.outlook(looks)}"
         )
 
     def outlook(self, looks: int = 0) -> str:
@@ -127,12 +127,12 @@ class LookPlan:
         following = self.expected(looks + HUNDRED) - self.expected(looks)
         text = (
             f"About {left:,.0f} wrong labels are expected among the "
-            f"{self.open - looks:,} that nobody has decided on. "
-            f"Another hundred looks are expected to correct about {following:,.0f}"
+            f"{self.open - looks:,} undecided images. Another "
+            f"hundred looks are expected to correct about {following:,.0f}"
         )
         if not more:
-            return f"{text}: fewer than {WORTH_IT}, so they are hardly worth it."
-        return f"{text}; after {more:,} more, a hundred correct fewer than {WORTH_IT}."
+            return f"{text}: fewer than {WORTH_IT}, so they are hardly worth the effort."
+        return f"{text}; after {more:,} more, a hundred looks correct fewer than {WORTH_IT}."
 
 
 def plan_looks(

@@ -195,7 +195,7 @@ def _library() -> Any:
         from cleanlab import multiannotator
     except ImportError:
         raise UserError(
-            "Several annotators are weighed by cleanlab, which is not installed: "
+            "Several annotators need cleanlab, which is not installed: "
             + install_command("compare")
         ) from None
     return multiannotator

@@ -66,7 +66,7 @@ class UsualCurves:
         # Where no right label gets as far down as planted errors, the line may lie far below.
         far = np.maximum(0.0, -height - self.far)
         unlikely = (height + far) ** 2 + self.far * np.log1p(far**2) + slope**2
-        # All shares of look-alike errors are as likely, but for the power of those of any sort.
+        # All shares of look-alike errors are as likely, but for the power of the random ones.
         kind = log_expit(sums[:, 3]) + (1 + self.anyhow) * log_expit(-sums[:, 3])
         sort = log_expit(sums[:, 4:]) + log_expit(-sums[:, 4:])
         found: Numbers = kind + sort.sum(axis=1) - unlikely / 2

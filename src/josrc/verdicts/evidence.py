@@ -100,10 +100,10 @@ class Evidence:
             if values.ndim != (2 if name == "own" else 1) or values.dtype.kind not in (
                 "iu" if whole else "f"
             ):
-                raise UserError(f"{path} is damaged: {name} is not what training writes there.")
+                raise UserError(f"{path} is damaged: {name} is not what training writes.")
         planted = [len(v) for n, v in found.items() if n not in ("features", "frozen", "held")]
         if len(set(planted)) > 1:
-            raise UserError(f"{path} is damaged: its arrays are not of the same planted errors.")
+            raise UserError(f"{path} is damaged: its arrays belong to different planted errors.")
         return cls(**found)
 
     def check(self, path: Path, samples: int, classes: int) -> None:

@@ -154,7 +154,7 @@ def _umap(points: Positions) -> Positions:
     """UMAP's layout, the same every time, ``(N, 2)``."""
     if len(points) < MIN_UMAP:
         raise UserError(
-            f"UMAP needs {MIN_UMAP} images or more, and there are {len(points)}: choose pca."
+            f"UMAP needs at least {MIN_UMAP} images, but there are {len(points)}: choose pca."
         )
     library = _umap_library()
     with warnings.catch_warnings():
@@ -172,6 +172,6 @@ def _umap_library() -> Any:
             import umap
     except ImportError:
         raise UserError(
-            "A map by UMAP needs a library that is not installed: install josrc[umap]."
+            "The UMAP map needs a library that is not installed: install josrc[umap]."
         ) from None
     return umap

@@ -34,7 +34,7 @@ def label_probabilities(
 ) -> tuple[Tensor, Tensor | None]:
     """How likely labels are, by discriminants that have not seen their samples, ``(N, asked)``.
 
-    And those of samples that are held out of training, ``(M,)``, by a discriminant of all others.
+    And those of samples that are held out from training, ``(M,)``, by a discriminant of all others.
 
     Args:
         features: of every sample, ``(N, features)``.

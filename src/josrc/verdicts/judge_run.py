@@ -42,8 +42,8 @@ MIN_EPOCHS_TO_TRUST = 10
 MAX_CHANCE_SHARE = 0.003
 # What is said where planted errors are of no use.
 UNLIKE = (
-    "Errors were {made}, but can't be used here: the wrong labels are not like them, as where one "
-    "class is given for another again and again."
+    "Errors were {made}, but they can't be used here: the wrong labels are of a different kind, "
+    "such as one class systematically labelled as another."
 )
 # The precision of what is accused, and its interval, as ``summary.json`` calls them.
 PRECISION = tuple(f"estimated_precision{end}" for end in ("", "_low", "_high"))
@@ -301,19 +301,19 @@ def unlearned_warning(summary: Mapping[str, Any]) -> str | None:
         return None
     names = [f"'{clipped(entry['class'])}'" for entry in found[:MAX_UNLEARNED]]
     shares = [f"{100 * entry['noise_rate']:.0f} %" for entry in found]
-    rest = f"of all others {100 * others:.0f} %"
+    rest = f"but only {100 * others:.0f} % of all others"
     if len(found) == 1:
         return (
-            f"Of the images labelled {names[0]} {shares[0]} look wrong, {rest}. Maybe the network "
-            "has not learned this class: look at its images before you follow its verdicts."
+            f"{shares[0]} of the images labelled {names[0]} look wrong, {rest}. The network may "
+            "not have learned this class: look at its images before you follow its verdicts."
         )
     listed = [f"{name} ({share})" for name, share in zip(names, shares, strict=False)]
     more = len(found) - len(listed)
     *first, last = [*listed, f"{more:,} more"] if more else listed
-    where = " Those of all classes: noise_rate in audit/summary.json." if more else ""
+    where = " For all classes, see noise_rate in audit/summary.json." if more else ""
     return (
-        f"Of the images labelled {', '.join(first)} and {last} most look wrong, {rest}.{where} "
-        "Maybe the network has not learned these classes: look at their images before you follow "
+        f"Most images labelled {', '.join(first)} and {last} look wrong, {rest}.{where} "
+        "The network may not have learned these classes: look at their images before you follow "
         "their verdicts."
     )
 
@@ -335,7 +335,7 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
         return found
     return (
         f"{found}\nAn estimated {100 * span[0]:.0f} to {100 * span[1]:.0f} % of the labels are "
-        "wrong: hard images are accused too. Look at the most certain verdicts first."
+        "wrong, as hard images are accused, too. Look at the most certain verdicts first."
     )
 
 
@@ -358,7 +358,7 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
     planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
     shares = [
         f"{_share_found(planted[sort])} of {title}"
-        for sort, title in (("any", "those of any sort"), ("look_alike", "those that look alike"))
+        for sort, title in (("any", "the random ones"), ("look_alike", "the look-alikes"))
     ]
     said = f"Of {errors_words(summary)}, {' and '.join(shares)} were found."
     if nothing_stands_out(summary):
@@ -369,9 +369,10 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
     span = "" if known else f" (90 % interval: {low:.1f} to {high:.1f})"
     right, (precision, least, most) = "", (summary.get(name) for name in PRECISION)
     if precision:
-        right = f", and of the {accused:,} that are accused {100 * precision:.0f} %"
-        if least is not None and most is not None:
-            right += f" ({100 * least:.0f} to {100 * most:.0f})"
+        within = (
+            "" if least is None or most is None else f" ({100 * least:.0f} to {100 * most:.0f})"
+        )
+        right = f", and {100 * precision:.0f} %{within} of the {accused:,} accused ones"
     return f"{rate}{span}{right}. {said}"
 
 

@@ -13,9 +13,9 @@ from josrc.verdicts.rule import Verdicts
 # From this many visits on, the running shares are about the last ten epochs.
 WINDOW = 10
 # Why training has not seen a label: it was held out, or an error was planted in its place.
-KEPT_OUT = ("", "Held out of training", "Trained with a planted error instead of its label")
+KEPT_OUT = ("", "Held out from training", "Trained with a planted error instead of its own label")
 # Who says so: a network that was trained on other images, or predictions that were there before.
-SAYS = (*(f"{why}; the final model" for why in KEPT_OUT), "By images like it the prediction")
+SAYS = (*(f"{why}; the final model" for why in KEPT_OUT), "The prediction from similar images")
 # How often, by percent.
 LOOKS = ["none", *(f"{percent} % of its looks" for percent in range(1, 100)), "all of its looks"]
 
@@ -66,7 +66,7 @@ def _trained(
             yield f"In {when} the model saw {rivals[rival]}{LOOKS[rival_share]} and {ours}."
         else:
             yield (
-                f"In {when} the model could not tell what this is: its best guess had "
+                f"In {when} the model was uncertain: its best guess had "
                 f"{confidence} % {usually} it believes."
             )
 
@@ -91,9 +91,9 @@ def _held(
     for held, group, label, visits, support, rival, rival_share, confidence in rows:
         if visits == 0:
             if held >= len(KEPT_OUT):
-                yield "Nothing is known about this image."
+                yield "There is no information about this image."
                 continue
-            gone = "the image was gone when this was written."
+            gone = "the image was missing when this was written."
             yield f"{KEPT_OUT[held]}; {gone if held < 2 else 'the run has not ended.'}"
             continue
         ours = f"{_percent(support)} to {quoted[label]}, the given label"
@@ -105,7 +105,7 @@ def _held(
             yield f"{start} gives {other}, and {ours}."
         else:
             yield (
-                f"{start} can't tell what this is: its best guess has {_percent(confidence)}, "
+                f"{start} is uncertain: its best guess has {_percent(confidence)}, "
                 f"against {usually} for images whose label it believes."
             )
 

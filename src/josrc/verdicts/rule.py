@@ -167,7 +167,7 @@ def judge(
             that many are accused.
         ood_rate: share of foreign images, where it is known: of the labels that are accused, so
             many, the most doubtful, are called foreign.
-        planted: rows of the errors that were planted, those of any sort first, then as many
+        planted: rows of the errors that were planted, the random ones first, then as many
             look-alike ones.
         own: the labels that all samples came with.
         features_weight: weight of what features say, in the score.
@@ -175,7 +175,7 @@ def judge(
     """
     seen = findings.visits > 0
     if not seen.any():
-        raise UserError("Training has not seen a single sample yet, so there is nothing to audit.")
+        raise UserError("Training has not seen any sample yet, so there is nothing to audit.")
     wrong = np.zeros(0, dtype=np.int64) if planted is None else planted[seen[planted]]
     others = seen.copy()
     others[wrong] = False

@@ -111,7 +111,9 @@ def missing_images(files: ImageFiles) -> Fault:
 def require_root(root: Path | None, name: str, advice: str) -> Path:
     """The folder that the user named."""
     if root is None:
-        raise UserError(f"{name} can't be downloaded by josrc: pass --data-root DIR.\n{advice}")
+        raise UserError(
+            f"{name} is not something josrc can download: pass --data-root DIR.\n{advice}"
+        )
     if not root.is_dir():
         raise UserError(f"{root} is not a folder.\n{advice}")
     return root.absolute()

@@ -95,7 +95,7 @@ def people_labels(path: Path, true: Labels, classes: int, kind: str) -> Labels:
     differ = int((clean != true).sum())
     if differ:
         raise UserError(
-            f"{path} is in another order than the images: {differ:,} of its {len(true):,} labels "
+            f"{path} is not in the order of the images: {differ:,} of its {len(true):,} labels "
             f"'{CLEAN}' are not theirs.\n{_advice(path, classes)}"
         )
     return given
@@ -114,11 +114,11 @@ def _read(path: Path, classes: int) -> dict[str, Any]:
             found = torch.load(regular(path), map_location="cpu", weights_only=True)
     except Exception:  # torch has no list of what a file that is damaged raises
         raise UserError(
-            f"{path} can't be read as labels: it is damaged, or holds Python objects other than "
+            f"{path} can't be read as labels: it is damaged, or contains Python objects other than "
             f"numbers, which josrc never executes.\n{_advice(path, classes)}"
         ) from None
     if not isinstance(found, dict):
-        raise UserError(f"{path} holds no labels by name.\n{_advice(path, classes)}")
+        raise UserError(f"{path} contains no named labels.\n{_advice(path, classes)}")
     return found
 
 
@@ -142,6 +142,6 @@ def _advice(path: Path, classes: int) -> str:
     """Where the file is to be had, and where it belongs."""
     folder = cifar.torchvision_class(classes).base_folder
     return (
-        f"josrc does not download it. Fetch data/{path.name} from {HOME}, put it beside {folder} "
+        f"josrc does not download it. Fetch data/{path.name} from {HOME}, put it next to {folder} "
         f"in {path.parent}, and pass --data-root {path.parent}."
     )

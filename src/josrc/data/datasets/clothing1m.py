@@ -44,7 +44,7 @@ LISTS = {
 NOISY_TRAIN, CLEAN_TRAIN, CLEAN_VAL, CLEAN_TEST = LISTS
 LABELLED = {NOISY_LABELS: 1_037_497, CLEAN_LABELS: 72_409}
 ADVICE = (
-    "Clothing1M is laid out like this: DIR/images/..., and in DIR/annotations/ or in DIR itself "
+    "Expected layout of Clothing1M: DIR/images/..., and in DIR/annotations/ or in DIR itself "
     f"{', '.join((*LISTS, *LABELLED, NAMES))}. Its authors provide it on request."
 )
 
@@ -53,7 +53,7 @@ def open_source(config: DataConfig) -> Source:
     """What is trained on, validated by and tested on; no image is decoded yet."""
     if config.test is not None or config.val:
         raise UserError(
-            "clothing1m brings its own test and validation images: leave out --test and --val."
+            "clothing1m has its own test and validation images: leave out --test and --val."
         )
     layout = Layout.at(config.root)
     table = layout.table(config.protocol or "noisy")
@@ -154,7 +154,7 @@ class Layout:
         if not len(names):
             raise UserError(f"{self.lists / name} is empty.\n{ADVICE}")
         if (given < 0).all():
-            raise UserError(f"No image of {self.lists / name} has a label: is it the right file?")
+            raise UserError(f"No image in {self.lists / name} has a label: is it the right file?")
         verified = np.where((right < 0) | (given < 0), -1, given == right).astype(np.int8)
         return names, given, np.full(len(names), split, dtype=np.int64), verified
 

@@ -36,11 +36,11 @@ VERIFIED_TRAIN, VERIFIED_VAL = VERIFIED
 # Folders that the published archives unpack to.
 UNPACKED, UNPACKED_TEST = "Food-101N_release", "food-101"
 ADVICE = (
-    "Food101N is laid out like this: DIR/meta/classes.txt, imagelist.tsv, verified_train.tsv and "
-    "verified_val.tsv, DIR/images/CLASS/*.jpg. Its test set is Food-101 (meta/test.txt or "
+    "Expected layout of Food101N: DIR/meta/classes.txt, imagelist.tsv, verified_train.tsv and "
+    "verified_val.tsv, DIR/images/CLASS/*.jpg. The test set is that of Food-101 (meta/test.txt or "
     f"test.json, images/CLASS/*.jpg): name its folder with --test, or call it {UNPACKED_TEST} "
-    f"and put it into DIR or beside it. DIR may also be the folder that holds {UNPACKED} and "
-    f"{UNPACKED_TEST}."
+    f"and put it into DIR or next to it. DIR may also be the folder that contains {UNPACKED} "
+    f"and {UNPACKED_TEST}."
 )
 
 
@@ -93,7 +93,9 @@ class Layout:
                 found = load_json(form)
                 keys = [key.encode() for name in sorted(found) for key in found[name]]
             except (ValueError, AttributeError, TypeError) as error:
-                raise UserError(f"{form} does not hold the test images by class: {error}") from None
+                raise UserError(
+                    f"{form} does not contain the test images by class: {error}"
+                ) from None
         return [key if key.endswith(b".jpg") else key + b".jpg" for key in keys]
 
     def verified(self, name: str, wrong: Fault | None = None) -> dict[bytes, int]:
@@ -185,7 +187,7 @@ def findings(root: Path | None, test: Path | None = None) -> Iterator[Finding]:
         yield from _verified_findings(layout, set(keys))
     meta = layout.test / "meta"
     if not any((meta / name).is_file() for name in ("test.txt", "test.json")):
-        yield Finding(f"{meta / 'test.txt'}: is missing (the test set is Food-101's)", True)
+        yield Finding(f"{meta / 'test.txt'}: is missing (the test set is that of Food-101)", True)
         return
     yield from _image_findings(
         "Food-101's test images", layout.test_keys(), TEST_IMAGES, layout.test, names

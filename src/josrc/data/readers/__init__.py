@@ -34,8 +34,8 @@ def read_table(config: DataConfig) -> Table:
         raise UserError(f"{config.path} does not exist.")
     if config.has_annotators and config.kind is not DataKind.MANIFEST:
         raise UserError(
-            f"{config.place} is not a manifest: columns of annotators (--annotator-column, "
-            "--annotator-columns) are in one."
+            f"{config.place} is not a manifest, and only manifests have columns of annotators "
+            "(--annotator-column, --annotator-columns)."
         )
     reader = next(reader for reader in READERS if reader.kind is config.kind)
     return checked(config.place, reader.read(config))

@@ -104,12 +104,12 @@ class AnnotatedBuilder(TableBuilder):
 
     def _check_people(self, annotations: Annotations) -> None:
         """Raise an error if there is nothing to compare."""
-        leave = "Leave --annotator-column and --annotator-columns out for a single label an image."
+        leave = "Leave --annotator-column and --annotator-columns out for a single label per image."
         if len(self.people) < 2:
             only = f", '{next(iter(self.people))}'" if self.people else ""
             raise UserError(f"{self.path}: there is only one annotator{only}. {leave}")
         if annotations.counts(len(self.split)).max(initial=0) < 2:
             raise UserError(
-                f"{self.path}: no image has labels of two annotators. Rows that are of one image "
-                f"have the same id, or without ids the same path. {leave}"
+                f"{self.path}: no image has labels of two annotators. Rows of the same image need "
+                f"the same id or, without ids, the same path. {leave}"
             )

@@ -41,7 +41,9 @@ def source_of(
     table = checked(ARRAYS_NAME, table_of(data))
     testing = None if test is None else table_of(test)
     if testing is not None and not alike(table.images, testing.images):
-        raise UserError("Training and test images are both paths, or both arrays of one size.")
+        raise UserError(
+            "Training and test images must both be paths, or both be arrays of the same size."
+        )
     source = assemble(table, config, testing)
     if not isinstance(source.images, ArrayImages):
         return source
@@ -65,7 +67,7 @@ def normalised(source: Source, model: str) -> Source:
 def table_of(data: Sequence[Any]) -> Table:
     """Images and labels, counted and named."""
     if len(data) != 2:
-        raise UserError("Data is a name, a path, or a pair of images and labels: (X, y).")
+        raise UserError("Pass a name, a path, or a pair of images and labels: (X, y).")
     images = images_of(data[0])
     labels, names = class_numbers(data[1])
     if len(labels) != len(images):
@@ -91,8 +93,8 @@ def check_labels(values: Any) -> None:
     ]
     if missing:
         raise UserError(
-            f"{len(missing):,} of {len(labels):,} labels are missing (None or NaN), the first that "
-            f"of image {missing[0]}, counted from 0. Leave these images out, or label them."
+            f"{len(missing):,} of {len(labels):,} labels are missing (None or NaN), the first for "
+            f"image{missing[0]}, counted from 0. Remove these images, or label them."
         )
 
 
@@ -118,14 +120,14 @@ def images_of(values: Any) -> Images:
         pixels = pixels[..., None]
     if pixels.ndim != 4 or pixels.shape[3] not in (1, 3):
         raise UserError(
-            f"Images are an array (N, height, width), (N, height, width, 1 or 3), or a list of "
-            f"paths; this is one of shape {pixels.shape} and type {pixels.dtype}."
+            f"Images must be an array (N, height, width) or (N, height, width, 1 or 3), or a "
+            f"list of paths; this array has shape {pixels.shape} and type {pixels.dtype}."
         )
     if pixels.dtype.kind == "f":
         if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 1):
             raise UserError(
                 f"Float pixels must lie between 0 and 1, and these range from {pixels.min():g} "
-                f"to {pixels.max():g}. Divide by the largest value there can be, or convert to "
+                f"to {pixels.max():g}. Divide by the largest possible value, or convert to "
                 "uint8."
             )
         pixels = np.round(pixels * 255)

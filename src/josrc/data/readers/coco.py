@@ -43,7 +43,7 @@ def frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
         if missing:
             raise UserError(
                 f"{path} is not COCO: it has no '{min(missing)}'. It needs images, annotations and "
-                "categories. Other JSON is read as JSONL, a row per line."
+                "categories. Other JSON is read as JSONL, with one row per line."
             )
         check_json(Coco, found, path, "is not COCO")
         names = {category["id"]: str(category["name"]) for category in found["categories"]}

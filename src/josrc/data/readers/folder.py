@@ -47,7 +47,8 @@ def read_folder(root: Path) -> Table:
                 found.add(name, label, name, place)
     if not found.numbers:
         raise UserError(
-            f"{root} holds no image in class folders: put the images of each class into a folder "
+            f"{root} contains no images in class folders: put the images of each class into a "
+            f"folder "
             "with its name, or write a manifest (CSV with the columns path and label)."
         )
     return replace(found.table(root.absolute()), left_out=left_out)
@@ -122,8 +123,8 @@ def describe_left_out(left_out: Mapping[str, int]) -> list[str]:
     if kinds:
         common = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
         listed = ", ".join(f"{count:,} .{name}" for name, count in common[:5])
-        more = f" and {len(common) - 5} more kinds" if len(common) > 5 else ""
-        found.append(f"Left out, as their names say that they are not pictures: {listed}{more}.")
+        more = f" and {len(common) - 5} other kinds" if len(common) > 5 else ""
+        found.append(f"Ignored, as their names say that they are not pictures: {listed}{more}.")
     if left_out.get(LOOSE):
-        found.append(f"Left out, as they are not in a class folder: {left_out[LOOSE]:,}.")
+        found.append(f"Ignored, as they are not in a class folder: {left_out[LOOSE]:,}.")
     return found

@@ -68,7 +68,7 @@ def read_hub(name: str, config: DataConfig) -> Table:
     try:
         rows = datasets.concatenate_datasets([part.select_columns([column]) for part in used])
     except ValueError as error:
-        raise UserError(f"{name}: the images of its splits are not of one type: {error}") from None
+        raise UserError(f"{name}: the images of its splits have different types: {error}") from None
     if isinstance(rows.features[column], datasets.Image):
         rows = rows.cast_column(column, datasets.Image(decode=False))
     if not config.whole_labels:

@@ -133,8 +133,8 @@ def _choices(annotation: Mapping[str, Any], where: str) -> tuple[str, ...]:
             found[name] = found.get(name, ()) + tuple(map(str, values))
     if len(found) > 1 and "label" not in found:
         raise UserError(
-            f"{where} answers several questions ({', '.join(found)}). Call the one that names the "
-            "class 'label'."
+            f"{where} answers several questions ({', '.join(found)}). Name the one with the class "
+            "'label'."
         )
     return found["label"] if "label" in found else next(iter(found.values()), ())
 

@@ -194,7 +194,7 @@ def _add_votes(
         votes = dict(zip(config.annotator_columns, others, strict=True))
     elif others[0] is None and label:
         raise UserError(
-            f"{found.path}, row {number:,}: a label without an annotator. Name one in column "
+            f"{found.path}, row {number:,}: a label without an annotator. Add one in column "
             f"'{config.annotator_column}'."
         )
     else:
@@ -310,7 +310,7 @@ def columns_of(
                 f"{path} has no column for the {kind} of an image (its columns: "
                 f"{clipped(', '.join(found), LONGEST_LIST)}).{near if 'mean' in near else ''} "
                 "Name it: "
-                f"--{kind}-column COLUMN. The first line must hold the names of the columns."
+                f"--{kind}-column COLUMN. The first line must contain the column names."
             )
     return chosen
 

@@ -38,7 +38,7 @@ def expand(pattern: str) -> list[str]:
             for part in _parts(braces[1], MOST_FILES):
                 wider.append(f"{one[: braces.start()]}{part}{one[braces.end() :]}")
             if len(wider) > MOST_FILES:
-                raise UserError(f"{pattern} stands for more than {MOST_FILES:,} files.")
+                raise UserError(f"{pattern} matches more than {MOST_FILES:,} files.")
         found = wider
     return found
 
@@ -88,6 +88,4 @@ def check_inside(root: str, name: str, where: str) -> None:
         whole = place if is_url(place) else os.path.normpath(place)
         inside = whole.startswith(f"{root}{os.sep}")
     if not inside:
-        raise UserError(
-            f"{where}: {name} lies outside of {home}. If that is meant: --allow-outside."
-        )
+        raise UserError(f"{where}: {name} is outside {home}. To allow it: --allow-outside.")

@@ -53,9 +53,9 @@ def refuse_several(place: str, cell: str, rows: int) -> UserError:
     """The error of cells that hold several labels; one of them is an example."""
     images = "1 image seems" if rows == 1 else f"{rows:,} images seem"
     return UserError(
-        f"{place}: {images} to have several labels, such as {cell}. josrc learns and judges one "
-        "label per image. Give each image one class, or make a manifest per question (dog: yes or "
-        "no). If these are names of single classes: --whole-labels."
+        f"{place}: {images} to have several labels, such as {cell}. josrc handles one label per "
+        "image. Give each image one class, or make one manifest per question (dog: yes or no). "
+        "If these are names of single classes, use --whole-labels."
     )
 
 

@@ -174,10 +174,12 @@ class ShardFrames:
 
     def _check(self) -> None:
         if not self.files:
-            raise UserError(f"{self.root} holds no tar or parquet file.")
+            raise UserError(f"{self.root} contains no tar or parquet files.")
         kinds = {Path(file).suffix.lower() for file in self.files}
         if len(kinds) > 1:
-            raise UserError(f"{self.root} holds tar and parquet files. Name those that are meant.")
+            raise UserError(
+                f"{self.root} contains both tar and parquet files. Name the ones to use."
+            )
         for file in self.files:
             if not is_url(file) and not Path(file).is_file():
                 raise UserError(f"{file} does not exist.")
@@ -214,7 +216,7 @@ class ShardFrames:
             try:
                 found = parse_json(told[f"{key}.json"])
             except ValueError as error:
-                raise UserError(f"{file}: {key}.json is no JSON: {error}") from None
+                raise UserError(f"{file}: {key}.json is not JSON: {error}") from None
             if not isinstance(found, dict):
                 raise UserError(f"{file}: {key}.json is not an object with keys.")
             found.pop("path", None)

@@ -71,13 +71,13 @@ class Table:
 def checked(name: str, table: Table) -> Table:
     """A table that holds images, none of them twice."""
     if not len(table.ids):
-        raise UserError(f"{name} holds no image.")
+        raise UserError(f"{name} contains no images.")
     twice = table.ids.duplicate()
     if twice is not None:
         first, second = (place + 1 for place in sorted(twice))
         raise UserError(
             f"{name}: images {first:,} and {second:,} have the same id "
-            f"'{table.ids[second - 1]}'. Every image needs one of its own."
+            f"'{table.ids[second - 1]}'. Every image needs its own."
         )
     return table
 

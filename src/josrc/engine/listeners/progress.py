@@ -63,8 +63,9 @@ class SlowRunHint(Listener):
         self.said = True
         if left > self.LONG:
             self.teller.noticed(
-                f"{duration(left)} left on this CPU. Fewer --epochs, a smaller --image-size, a "
-                "smaller network (--model; for cnn7 model.width=0.5) or a GPU would shorten it."
+                f"{duration(left)} left on this CPU. To shorten this, use fewer --epochs, a "
+                "smaller --image-size, a smaller network (--model; for cnn7 model.width=0.5) or "
+                "a GPU."
             )
 
 

@@ -24,7 +24,7 @@ def write_coco(
     for training; other columns of the manifest stand beside.
 
     Returns:
-        Whether any image lies outside of the file's folder.
+        Whether any image is outside the file's folder.
     """
     root, outside = out.absolute().parent, False
     category = {name: number for number, name in enumerate(classes, start=1)}

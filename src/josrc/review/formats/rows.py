@@ -109,6 +109,6 @@ def check_files(source: Source, what: str) -> None:
     """Raise an error for images that lie in no files that could be named."""
     if not source.images.has_paths:
         raise UserError(
-            f"{source.name} is not stored in files that {what} could name. Write the images: "
+            f"{source.name} is not stored in files that {what} could refer to. Write the images: "
             "--to hf --out FOLDER, or class folders: --copy --out FOLDER."
         )

@@ -19,7 +19,7 @@ def write_csv_manifest(out: Path, rows: Iterable[CorrectedRow], parted: bool) ->
     """``path``, ``label``, ``id``, ``split`` where there is more than training, and the others.
 
     Returns:
-        Whether any image lies outside of the manifest's folder.
+        Whether any image is outside the manifest's folder.
     """
     header, lines, outside = _table(out, rows, parted)
     with (
@@ -63,7 +63,7 @@ def _utf8(text: str) -> str:
 def _table(
     out: Path, rows: Iterable[CorrectedRow], parted: bool
 ) -> tuple[list[str], list[Cells], bool]:
-    """Names of columns, lines, and whether any image lies outside of the manifest's folder."""
+    """Names of columns, lines, and whether any image is outside the manifest's folder."""
     root, outside = out.absolute().parent, False
     own = ["path", "label", "id", "split"][: 4 if parted else 3]
     others: dict[str, None] = {}
@@ -89,5 +89,5 @@ def check_bearable(cells: Iterable[str]) -> None:
             why = "it is not valid UTF-8"
         if why:
             raise UserError(
-                f"A manifest can't hold {cell!r}: {why}. Write a folder: --copy or --link."
+                f"A manifest can't contain {cell!r}: {why}. Write a folder: --copy or --link."
             )

@@ -84,7 +84,7 @@ async function poll() {
 
 // josrc audit was run: other samples are flagged, for other reasons, in another order.
 function beginAnew() {
-  sessionStorage.setItem("news", "These are new verdicts: josrc audit was run in the meantime.");
+  sessionStorage.setItem("news", "The verdicts are new: josrc audit was run in the meantime.");
   location.reload();
 }
 

@@ -65,7 +65,7 @@ async function ask(path, body) {
     throw new Error("no answer");
   }
   if (answer.status === 403) {
-    lost("This page belongs to a review that has ended. Open the address that josrc review printed last.");
+    lost("This page belongs to a review that has ended. Open the latest address that josrc review printed.");
     throw new Error("refused");
   }
   $("banner").hidden = true;

@@ -250,9 +250,9 @@ def next_steps(
         steps.append({"text": unlearned})
     if counts["mislabelled"] + counts["out_of_distribution"] == 0:
         text = "Nothing stands out as wrong."
-        steps.append({"link": "Look at what is borderline.", "text": text})
+        steps.append({"link": "Look at the borderline images.", "text": text})
         return steps
-    look = "The most certain come first. Trust your eyes."
+    look = "The most certain verdicts come first. Trust your eyes."
     steps.append({"link": "Look at the images.", "text": look})
     if (
         config.data.kind is DataKind.ARRAYS
@@ -262,22 +262,20 @@ def next_steps(
     if own and audit["noise_rate"] > MANY_WRONG and not _is_rate_given(audit):
         text = (
             "Does that seem too many? The spot check in the review shows a hundred images drawn "
-            "at random, and then the command that takes the share of wrong labels among them "
-            "into account."
+            "at random, and then the command that makes use of the result."
         )
         steps.append({"text": text, "command": f"josrc review {path}"})
     many_foreign = counts["out_of_distribution"] > MANY_WRONG * audit["samples"]
     if own and many_foreign and audit.get("known_ood_rate") is None:
         text = (
-            "Does every image belong to one of the classes? Then no image is called out of "
-            "distribution with:"
+            "Does every image belong to one of the classes? To call no image out of distribution:"
         )
         steps.append({"text": text, "command": f"josrc audit {path} --ood-rate 0"})
     steps.append({"text": "Decide, with one key per image.", "command": f"josrc review {path}"})
     if own:
         steps.append(
             {
-                "text": "Write the corrected data set, and train on it again.",
+                "text": "Write the corrected data set, and train on it.",
                 "command": f"josrc apply {path} --out {_name_cleaned(config.data.name)}",
             }
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -27,7 +26,7 @@ from josrc.data.label_files import read_truth
 from josrc.data.noise import Labels
 from josrc.data.source import Source
 from josrc.engine.run_folder import RunFolder
-from josrc.errors import UserError
+from josrc.errors import UserError, command, no_verdicts
 from josrc.verdicts.decided import read_sample_decisions
 from josrc.verdicts.duplicates import DUPLICATES
 from josrc.verdicts.feature_map import read_map
@@ -86,7 +85,7 @@ def write_report(
     if closed != source.closed_names:
         raise UserError(
             f"{folder.audit / 'summary.json'} has classes other than the run's. Write it again: "
-            f"josrc audit {folder.path}"
+            f"{command('audit', folder.path)}"
         )
     scores = read_scores(verdicts, closed)
     truth = read_truth(folder.noise) if folder.noise.is_file() else None
@@ -121,9 +120,9 @@ def write_report(
     if samples and not any("image" in sample for sample in samples):
         where = samples[0]["path"]
         raise NoPicturesError(
-            f"No image that the report would show can be read{f', such as {where}' * bool(where)}: "
-            f"{path} is left as it was. Say where the images are now: josrc report {folder.path} "
-            "--data-root NEW."
+            f"None of the images for the report can be read{f', such as {where}' * bool(where)}: "
+            f"{path} is unchanged. If the images have moved: "
+            f"{command('report', folder.path)} --data-root NEW"
         )
     write_text(path, render(page, data))
     return path
@@ -250,11 +249,11 @@ def _umap_command(folder: RunFolder, config: RunConfig) -> str:
     """What draws the map of a run anew; images in memory are known to a program alone."""
     if config.data.kind is DataKind.ARRAYS:
         return f"josrc.report({str(folder.path)!r}, data=(X, y), map_kind='umap')"
-    return f"josrc report {shlex.quote(str(folder.path))} --map umap"
+    return f"{command('report', folder.path)} --map umap"
 
 
 def _audit_summary(folder: RunFolder) -> dict[str, Any]:
     summary = folder.read_audit()
     if summary is None:
-        raise UserError(f"{folder.path} has no verdicts yet. Write them: josrc audit {folder.path}")
+        raise no_verdicts(folder.path)
     return summary

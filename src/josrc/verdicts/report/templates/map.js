@@ -136,8 +136,8 @@
       make("bdi", "name", name));
     // Beside the point, on the side that has more room.
     const box = hovered.getBoundingClientRect();
-    const beside = left[i] > side / 2 ? left[i] - box.width - 14 : left[i] + 14;
-    hovered.style.left = `${Math.max(0, Math.min(side - box.width, beside))}px`;
+    const edge = left[i] > side / 2 ? left[i] - box.width - 14 : left[i] + 14;
+    hovered.style.left = `${Math.max(0, Math.min(side - box.width, edge))}px`;
     hovered.style.top = `${Math.max(0, Math.min(side - box.height, up[i] - box.height / 2))}px`;
   }
 
@@ -176,7 +176,7 @@
     const held = rows.filter((number) => samples.has(number)).length;
     const parts = counts.map((n, verdict) => n && `${whole(n)} ${report.spoken(verdict)}`).filter(Boolean);
     byId("marked").textContent = `${whole(rows.length)} marked: ${parts.join(", ")}. `
-      + (held ? `The gallery holds ${whole(held)} of them.` : "The gallery holds none of them.");
+      + (held ? `The gallery contains ${whole(held)} of them.` : "The gallery contains none of them.");
     byId("map-images").hidden = !held;
     byId("map-reset").hidden = false;
     report.set({ view: "all", given: -1, suggested: -1, words: "", region: new Set(rows) });

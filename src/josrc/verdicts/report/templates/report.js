@@ -352,10 +352,11 @@ const report = (() => {
     else if (event.key === "/" && !viewer.open) byId("search").focus();
     else if ("1234".includes(event.key) && !viewer.open) set({ view: Object.keys(views)[event.key - 1] });
     else if (event.key === "Enter" && viewer.open && !event.target.closest("button")) viewer.close();
+    else if (event.key === "Enter" && event.target === document.body && found.length) go(current);
     else if (event.key in moves && found.length) {
-      // Arrows scroll the page until a card has the focus; j and k go to the cards from anywhere.
+      // Up and down scroll the page until a card has the focus; the others go to the cards at once.
       const inside = viewer.open || event.target.closest(".card");
-      if (!inside && !"jk".includes(event.key)) return;
+      if (!inside && !["ArrowRight", "ArrowLeft", "j", "k"].includes(event.key)) return;
       go(inside ? moves[event.key]() : current);
     } else return;
     event.preventDefault();
