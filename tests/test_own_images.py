@@ -93,6 +93,7 @@ def test_a_folder_becomes_a_run(
     said = capsys.readouterr().out
     for words in (
         "300 training images of 5 classes, no test images; which labels are wrong is unknown",
+        "No errors are planted to measure the verdicts by: of fewer than 390 images a tenth",
         "Images per class: digit-",
         "Files skipped, see skipped.csv: 1.",
         f"Left out, as their names say that they are not pictures: {len(annotated)} .json.",

@@ -182,7 +182,7 @@ class DataConfig(Section):
         None, description="columns of a manifest with a row per image: the labels of each annotator"
     )
     group_column: str | None = Field(
-        None, description="column of a manifest; images of one group are held out together"
+        None, description="column of a manifest; images of a group stay together when labels judge"
     )
     near_duplicates: bool = Field(
         True, description="also look for copies that were saved again, resized or cropped"
@@ -298,10 +298,16 @@ class ViewConfig(Section):
     )
 
 
+# A name of timm's, or of the Hugging Face hub: an owner, a repository and its revision.
+MODEL_NAME = r"^(hf-hub:)?\w[\w.-]*(/\w[\w.-]*)?(@\w[\w.-]*)?$"
+
+
 class ModelConfig(Section):
     """The network: ``cnn7``, ``preactresnet18`` or any timm name, and the head on top of it."""
 
-    name: str = Field("cnn7", description="cnn7, preactresnet18, or any timm model")
+    name: str = Field(
+        "cnn7", pattern=MODEL_NAME, description="cnn7, preactresnet18, or any timm model"
+    )
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
     head: Literal["linear", "mlp"] = Field("mlp", description="one layer on top, or two")
     width: float = Field(
@@ -429,8 +435,10 @@ class RunConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="of most arithmetic; auto: bfloat16 on a GPU"
     )
-    engine: Literal["auto", "captured", "eager"] = Field(
-        "auto", description="replay steps as CUDA graphs, or not; auto: where possible"
+    engine: Literal["auto", "captured", "compiled", "eager"] = Field(
+        "auto",
+        description="replay steps as CUDA graphs, compile them, or not; auto: replay them "
+        "where possible",
     )
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"

@@ -15,7 +15,7 @@ from PIL import Image
 
 from josrc.cli.main import main
 from josrc.review.index import spot_check
-from josrc.review.queues import wilson_interval
+from josrc.verdicts.proportions import wilson_interval
 
 pytestmark = pytest.mark.browser
 

@@ -281,11 +281,6 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"group_column": "patent", "val": 0.5},
         "no column 'patent'.*Did you mean 'patient'",
     ),
-    "groups without val": (
-        "path,label,patient\na,1,x\nb,2,y\n",
-        {"group_column": "patient"},
-        "Give --val too",
-    ),
     "one group": (
         "path,label,patient\na,1,x\nb,2,x\n",
         {"group_column": "patient", "val": 0.5},

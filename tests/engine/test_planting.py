@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from josrc.engine.planting import (
     planting_epoch,
 )
 from josrc.methods import get_method
-from josrc.runs.auto import plant_share_for
+from josrc.runs.auto import fewest_to_plant_in, plant_share_for
+from josrc.runs.intro import describe_planting
+from josrc.verdicts.calibration import MIN_PLANTED
 
 DIGITS = load_digits()
 X, Y = (DIGITS.images[:400] * 15).astype(np.uint8), DIGITS.target[:400]
@@ -74,13 +77,27 @@ def test_they_come_after_a_tenth_of_the_run_and_never_too_late() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "share"), [(100, 0.0), (400, 0.1), (2000, 0.075), (5000, 0.03), (10**6, 0.03)]
+    ("samples", "share"),
+    [(100, 0.0), (389, 0.0), (390, 0.1), (2000, 0.075), (5000, 0.03), (10**6, 0.03)],
 )
 def test_small_sets_get_more_of_them_but_never_more_than_a_tenth(
     samples: int, share: float
 ) -> None:
     assert plant_share_for(samples) == pytest.approx(share)
     assert count_to_plant(share, samples) % 2 == 0
+    # Those of any sort are half of them, and calibration wants so many.
+    assert not share or count_to_plant(share, samples) // 2 >= MIN_PLANTED
+    assert fewest_to_plant_in() == 390
+
+
+def test_the_start_of_a_training_says_what_is_planted_and_how_to_plant_nothing() -> None:
+    state = SimpleNamespace(planted=range(40))
+    told = describe_planting(state, range(400))  # type: ignore[arg-type]
+    assert told[0].startswith("40 labels (10.0 %) are made wrong in training alone")
+    assert "--plant 0" in told[0]
+    state.planted = ()
+    assert "No errors are planted" in describe_planting(state, range(389))[0]  # type: ignore[arg-type]
+    assert not describe_planting(state, range(390))  # type: ignore[arg-type]
 
 
 def test_training_notes_what_it_finds_for_the_labels_they_came_with() -> None:

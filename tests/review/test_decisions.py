@@ -14,7 +14,8 @@ import pytest
 
 from josrc.errors import UserError
 from josrc.review.decisions import RefusedError, Store
-from josrc.review.queues import Filter, wilson_interval
+from josrc.review.queues import Filter
+from josrc.verdicts.proportions import wilson_interval
 from josrc.verdicts.report.gallery import read_scores
 from josrc.verdicts.table import SCORE, VERDICT_COLUMNS
 

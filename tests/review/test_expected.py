@@ -32,7 +32,7 @@ CHANGES = (
 REMOVALS = " 3 images will be removed, about 1 of them by mistake: they belong to a class."
 UNCHECKED = (
     " These are the run's own estimates. Nothing in the run has checked them: it has no planted "
-    "errors, or too few.\n"
+    "errors (--plant), or too few.\n"
 )
 
 

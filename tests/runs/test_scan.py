@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,7 +22,6 @@ from commands import josrc
 from josrc.data import prepare, workers
 from josrc.data.feature_file import FeatureWriter, open_features
 from josrc.engine import stopwatch
-from josrc.errors import UserError
 from josrc.runs import features as feature_runs
 from josrc.runs.features import FeatureExtractor
 from josrc.verdicts import neighbours
@@ -233,6 +235,21 @@ def test_a_scan_that_was_stopped_computes_no_features_twice(
     assert (features.astype(np.float32).std(axis=1) > 0).all()
 
 
+@pytest.mark.slow
+def test_a_scan_that_was_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    folder, runs = drawn(tmp_path / "pictures", 24), (tmp_path / "WHOLE", tmp_path / "KILLED")
+    options = ["--image-size", "64", "--workers", "0", "--out"]
+    program = Path(__file__).parents[1] / "killed_scan.py"
+    killed = subprocess.run([sys.executable, program, folder, *options, runs[1]], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    noted = json.loads((runs[1] / "features.safetensors.progress.json").read_text())
+    assert 0 < noted["done"] < 72
+    for run in runs:
+        assert josrc("scan", folder, *options, run) == 0
+    for name in ("features.safetensors", "audit/verdicts.csv", "audit/summary.json"):
+        assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
+
+
 def test_a_folder_of_pictures_is_scanned_reported_and_corrected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +300,29 @@ def test_a_folder_of_pictures_is_scanned_reported_and_corrected(
     assert "has no network of its own" in capsys.readouterr().err
 
 
+def test_what_a_scan_has_not_judged_is_told_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run, cleaned = tmp_path / "data", tmp_path / "RUN", tmp_path / "cleaned.csv"
+    for part, count in (("train", 24), ("val", 3), ("test", 2)):
+        drawn(data / part, count, seed=count)
+    (data / "train" / "red" / "broken.png").write_bytes(b"no picture")
+    assert josrc("scan", data, "--image-size", "64", "--out", run, "--quiet") == 0
+    said = capsys.readouterr().out
+    assert "Not judged: 1 file that gave no image" in said
+    only = "Only training images were judged, and not the 9 held-out and 6 test images."
+    assert f"{only} To judge them: josrc scan {data / 'val'}, and josrc scan" in said
+    assert len(pandas.read_csv(run / "audit" / "verdicts.csv")) == 72
+    assert josrc("report", run) == 0
+    page = (run / "audit" / "report.html").read_text()
+    assert only in page
+    assert "1 file could not be read" in page
+    # What was not judged is in the corrected data as it was.
+    assert josrc("apply", run, "--auto", "0.5", "--out", cleaned) == 0
+    parts = pandas.read_csv(cleaned)["split"].value_counts()
+    assert parts.to_dict() == {"train": 72, "val": 9, "test": 6}
+
+
 def test_the_features_of_a_scan_that_was_stopped_are_gone_on_with(tmp_path: Path) -> None:
     path, ids = tmp_path / "features.safetensors", [f"image {i}" for i in range(6)]
     begun = FeatureWriter(path, ids, 3, {"model": "a"})
@@ -294,61 +334,16 @@ def test_the_features_of_a_scan_that_was_stopped_are_gone_on_with(tmp_path: Path
     assert FeatureWriter(path, ids, 3, {"model": "b"}).done == 0
     assert FeatureWriter(path, [*ids, "more"], 3, {"model": "a"}).done == 0
     last = FeatureWriter(path, ids, 3, {"model": "a"})
+    assert last.done == 0  # what was known of the first file is not there any more
     last.rows[:] = np.arange(6)[:, None]
+    last.finish()
+    last = FeatureWriter(path, ids, 3, {"model": "a"})  # stopped while labels were judged
+    assert last.done == 6
     last.finish(np.array([0, 2, 5]))
     assert open_features(path)[:, 0].tolist() == [0, 2, 5]
     with safe_open(path, framework="np") as file:
         assert bytes(file.get_tensor("ids")).decode() == "image 0image 2image 5"
     assert [file.name for file in tmp_path.iterdir()] == ["features.safetensors"]
-
-
-def test_own_predictions_come_as_a_file(
-    digits: tuple[np.ndarray, np.ndarray, np.ndarray],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _, given, true = digits
-    folder, few = tmp_path / "images", 240
-    for number in range(few):
-        path = folder / f"c{given[number]}" / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(load_digits().images[number].astype(np.uint8) * 15).save(path)
-    probabilities = np.full((few, CLASSES), 0.02)
-    probabilities[np.arange(few), true[:few]] = 0.82
-    frame = pandas.DataFrame(probabilities, columns=[f"c{k}" for k in range(CLASSES)])
-    frame["id"] = [f"c{given[number]}/{number}.png" for number in range(few)]
-    frame.sample(frac=1, random_state=0).to_parquet(tmp_path / "probs.parquet")
-    run = tmp_path / "RUN"
-    assert josrc("scan", folder, "--probs", tmp_path / "probs.parquet", "--out", run) == 0
-    lines = pandas.read_csv(run / "audit" / "verdicts.csv")
-    place = lines["id"].str.extract(r"/(\d+)\.png")[0].astype(int).to_numpy()
-    accused = (lines["verdict"] != "clean").to_numpy()
-    assert np.array_equal(accused, given[place] != true[place])
-    frame.drop(index=3).to_parquet(tmp_path / "fewer.parquet")
-    capsys.readouterr()
-    fewer = ["--probs", tmp_path / "fewer.parquet", "--out", tmp_path / "R"]
-    assert josrc("scan", folder, *fewer) == 2
-    assert "no row for 1 of the images" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("probs", "told"),
-    [
-        (np.ones((10, 3)), "has 10 rows, but the data has 12 images"),
-        (np.ones((12, 2)) / 2, "has 2 columns, but there are 3 classes"),
-        (np.full((12, 3), np.nan), "NaN or infinite"),
-        (np.full((12, 3), -1.0), "Apply a softmax first"),
-        (np.full((12, 3), 0.5), "do not add up to 1"),
-        (np.ones(12), "a row for each image"),
-        (np.ones((12, 0)), "a row for each image"),
-    ],
-)
-def test_predictions_that_do_not_fit_are_refused(
-    probs: np.ndarray, told: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=told):
-        package.scan(["a", "b", "c"] * 4, probs=probs, out=tmp_path / "RUN")
-    assert not (tmp_path / "RUN" / "config.yaml").exists()
 
 
 def test_weights_that_are_damaged_are_named_before_images_are_read(
@@ -364,24 +359,18 @@ def test_weights_that_are_damaged_are_named_before_images_are_read(
     assert not (out / "config.yaml").exists()
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        (np.full((12, 4), np.nan), "has 12 rows with NaN or infinite numbers, the first that of"),
-        (np.ones((11, 4)), "has 11 rows, but the data has 12 images"),
-        (np.ones(12), "a row for each image"),
-    ],
-)
-def test_features_that_do_not_fit_are_refused_on_the_command_line(
-    rows: np.ndarray, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_without_a_network_the_file_to_fetch_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, out = drawn(tmp_path / "pictures", 4), tmp_path / "RUN"
-    np.save(tmp_path / "features.npy", rows)
-    assert josrc("scan", folder, "--features", tmp_path / "features.npy", "--out", out) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert "features.npy" in said
-    assert "Traceback" not in said
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    folder = drawn(tmp_path / "pictures", 4)
+    assert (
+        josrc("scan", folder, "--model", "vit_small_patch14_dinov2", "--out", tmp_path / "R") == 2
+    )
+    told = capsys.readouterr().err
+    assert "Fetch https://huggingface.co/timm/vit_small_patch14_dinov2" in told
+    assert "--weights FILE" in told
 
 
 @pytest.mark.parametrize("count", [1, 5])

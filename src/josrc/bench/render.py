@@ -14,6 +14,7 @@ from rich.text import Text
 
 from josrc._console import say
 from josrc._io import write_text
+from josrc._reading import regular
 from josrc.bench.audit_tables import audit_table, three_verdicts_table
 from josrc.bench.calibration_figure import (
     CALIBRATION,
@@ -24,9 +25,9 @@ from josrc.bench.calibration_figure import (
     write_calibration,
 )
 from josrc.bench.figures import described, figures_of, write_figure
-from josrc.bench.own_tables import development_table, ours_table, varied_table
+from josrc.bench.ours import development_table, ours_table
 from josrc.bench.paper import METHOD_TITLES
-from josrc.bench.plan import DEVELOPMENT, GROUPS, VARIED
+from josrc.bench.plan import DEVELOPMENT, DEVELOPMENT_OPEN, GROUPS, VARIED
 from josrc.bench.provenance import origins, short
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
@@ -38,6 +39,7 @@ from josrc.bench.tables import (
     own_table,
     selection_table,
 )
+from josrc.bench.varied import varied_table
 from josrc.errors import UserError
 
 NOTE = (
@@ -69,7 +71,9 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "others-o": (own_table,),
     "ours-c": (ours_table,),
     "ours-o": (ours_table,),
+    "ours-n": (ours_table,),
     DEVELOPMENT: (development_table,),
+    DEVELOPMENT_OPEN: (development_table,),
     "digits": (own_table,),
     "audit": (audit_table, three_verdicts_table),
 }
@@ -169,7 +173,7 @@ def write_results(root: Path, page: Path) -> None:
         write_calibration(results, root / "figures")
     beside = Path(os.path.relpath(root / "figures", page.parent)).as_posix()
     notes = root / NOTES
-    write_text(page, render(results, beside, notes.read_text() if notes.is_file() else ""))
+    write_text(page, render(results, beside, regular(notes).read_text() if notes.is_file() else ""))
 
 
 def render(results: Results, figures: str = "results/figures", notes: str = "") -> str:

@@ -53,7 +53,7 @@ MovedTo = Annotated[
         help="Where the data is now, if it has moved; for own images, their folder or manifest.",
     ),
 ]
-Engine = Annotated[str | None, typer.Option(help="auto, captured or eager.")]
+Engine = Annotated[str | None, typer.Option(help="auto, captured, compiled or eager.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Last = Annotated[bool, typer.Option("--last", help="Use the last weights instead of the best.")]
@@ -75,7 +75,8 @@ AnnotatorColumns = Annotated[
     typer.Option(help="Manifest with a row per image: columns of the annotators, a,b,c."),
 ]
 GroupColumn = Annotated[
-    str | None, typer.Option(help="Manifest: images of one group are held out together.")
+    str | None,
+    typer.Option(help="Manifest: column of what belongs together, as a patient or a video."),
 ]
 WholeLabels = Annotated[
     bool,

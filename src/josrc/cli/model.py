@@ -32,7 +32,9 @@ def predict(
     run: RunArgument,
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Images, folders of images, manifests."),
+        typer.Argument(
+            metavar="PATH...", help="Images, folders of images, manifests, tar and parquet files."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
     top_k: Annotated[int, typer.Option(min=1, help="Classes to list per image.")] = 1,
@@ -183,8 +185,7 @@ def _export_folder(run: Path, folder: Path, last: bool) -> None:
         raise UserError(
             f"{folder} holds {strange[0]}, which is not part of a model. Name another --out."
         )
-    finished = Run.load(run)
-    found = write_hub_model(finished.predictor(last), folder, finished.summary, finished.audit)
+    found = write_hub_model(Run.load(run), folder, last=last)
     typer.echo(
         f"Checked with {found['with']} against the run's network: probabilities differ by "
         f"{found['largest_difference']:.1g} at most.\n"

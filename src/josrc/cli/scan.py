@@ -15,6 +15,7 @@ from josrc.cli._options import (
     Data,
     DataRoot,
     Device,
+    GroupColumn,
     Inject,
     LabelColumn,
     MayBeOutside,
@@ -48,10 +49,15 @@ def scan(
     image_size: Annotated[int | None, typer.Option(help="Resize images to N x N.")] = None,
     probs: Annotated[
         Path | None,
-        typer.Option(help="Your own out-of-sample predictions, a row per image: npy or parquet."),
+        typer.Option(
+            help="Your own out-of-sample predictions, a row per image: npy, parquet or CSV."
+        ),
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Your own features, a row per image: npy or parquet.")
+        Path | None,
+        typer.Option(
+            help="Your own features, a row per image: npy, parquet, CSV, or those of a scan."
+        ),
     ] = None,
     noise: Noise = None,
     rate: Rate = None,
@@ -66,6 +72,7 @@ def scan(
     label_column: LabelColumn = None,
     annotator_column: AnnotatorColumn = None,
     annotator_columns: AnnotatorColumns = None,
+    group_column: GroupColumn = None,
     whole_labels: WholeLabels = False,
     allow_outside: MayBeOutside = False,
     allow_skipped: MaySkip = False,
@@ -101,6 +108,7 @@ def scan(
     from josrc.runs.scan import scan as run_scan
     from josrc.runs.scan_on_ray import OnRay
     from josrc.runs.shards import SHARD_SIZE
+    from josrc.verdicts.scope import scope_sentences
 
     console = Terminal(quiet=quiet)
     run = run_scan(
@@ -125,6 +133,7 @@ def scan(
         label_column=label_column,
         annotator_column=annotator_column,
         annotator_columns=names(annotator_columns) or None,
+        group_column=group_column,
         whole_labels=whole_labels or None,
         allow_outside=allow_outside or None,
         allow_skipped=allow_skipped or None,
@@ -135,6 +144,8 @@ def scan(
     end = Terminal()  # for those who want to see no progress, too
     say(end, f"Scanned in {duration(run.summary['seconds_total'])}.")
     say(end, "\n".join(verdict_lines(run.path / "audit", run.audit)))
+    if scope := scope_sentences(run.summary):
+        say(end, "\n".join(scope))
 
 
 def _check_ray_options(engine: str, options: dict[str, Any]) -> None:

@@ -73,6 +73,7 @@ def part_of(table: Table, index: Index, config: DataConfig) -> Source:
         verified=None if table.verified is None else table.verified[index],
         verified_held=None if table.verified_held is None else table.verified_held[index],
         annotations=None if table.annotations is None else table.annotations.take(index),
+        group=None if table.group is None else table.group[index],
     )
 
 
@@ -86,18 +87,11 @@ def find_unlabelled(table: Table) -> Skipped:
 
 
 def _check_groups(config: DataConfig) -> None:
-    """Groups come from a manifest, and say what is held out together."""
-    if config.group_column is None:
-        return
-    if config.kind is not DataKind.MANIFEST:
+    """Groups come from a manifest."""
+    if config.group_column is not None and config.kind is not DataKind.MANIFEST:
         raise UserError(
             f"--group-column {config.group_column}: only a manifest has columns, and "
             f"{config.place} is not one."
-        )
-    if not config.val:
-        raise UserError(
-            f"--group-column {config.group_column} says which images --val holds out together. "
-            "Give --val too."
         )
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc._reading import regular
 from josrc.data.decode import Content, UnreadableImageError
 from josrc.data.images import ArrayImages, Images
 from josrc.data.near.pairs import Pairs, find_near_pairs
@@ -45,7 +46,7 @@ def mark(content: Content) -> bytes:
     if isinstance(content, bytes):
         return digest(content).digest()
     try:
-        with open(content, "rb") as file:  # noqa: PTH123  (a Path costs more, a million times)
+        with open(regular(content), "rb") as file:  # noqa: PTH123  (a Path costs more, a million times)
             return hashlib.file_digest(file, digest).digest()
     except OSError as error:
         raise UnreadableImageError(f"it can't be read again: {error.strerror}") from None
@@ -90,7 +91,7 @@ class Duplicates:
         similarity = np.zeros(len(numbers), dtype=np.float32)
         for end in (one, two):
             np.maximum.at(similarity, end, pairs.similarity)
-        group = _connected(one, two, len(numbers))
+        group = connected(one, two, len(numbers))
         order = np.lexsort((numbers, group))
         part = np.repeat(np.arange(len(counts)), counts)[numbers[order]]
         place = numbers[order] - (np.cumsum(counts) - counts)[part]
@@ -144,7 +145,7 @@ class Duplicates:
                 )  # fmt: skip
 
 
-def _connected(one: Index, two: Index, count: int) -> Index:
+def connected(one: Index, two: Index, count: int) -> Index:
     """Which of that many images are connected by pairs, ``(count,)``."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

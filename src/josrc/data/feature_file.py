@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from josrc._io import partial_of, readable, write_text
 from josrc._reading import parse_json, read_json, regular
-from josrc.data.packed_strings import Index, PackedStrings
+from josrc.data.packed_strings import Index, PackedStrings, read_strings
 from josrc.errors import UserError
 
 METADATA = "josrc"
@@ -25,6 +25,9 @@ Features = NDArray[np.float16]
 MAX_HEADER_BYTES = 2**24
 # Rows that are copied at a time.
 ROWS_PER_CHUNK = 2**14
+# The largest of given features, as they are kept: squares of many can be added up. And how far they
+# lie apart at least.
+LARGEST, LEAST = 1024.0, 1e-300
 
 
 class FeatureWriter:
@@ -52,9 +55,10 @@ class FeatureWriter:
         self.origin = dict(origin)
         self._made_of = {"origin": self.origin, "width": width, "ids": self.ids.digest()}
         header, places = _header(self.ids, width, self.origin)
-        self.done = self._known()
+        self.done = self._known() or self._complete()
         if not self.done:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self.progress.unlink(missing_ok=True)  # it is of what others have written
             with self.partial.open("wb") as file:
                 file.write(header)
                 file.write(self.ids.ends.astype("<i8").tobytes())
@@ -74,6 +78,24 @@ class FeatureWriter:
             return 0
         same = {key: noted.get(key) for key in self._made_of} == self._made_of
         return int(noted["done"]) if same else 0
+
+    def _complete(self) -> int:
+        """All rows, if an earlier process that was stopped later has written the same."""
+        if not self.path.is_file():
+            return 0
+        try:
+            there = {
+                "origin": origin_of(self.path),
+                "width": open_features(self.path).shape[1],
+                "ids": read_ids(self.path).digest(),
+            }
+        except UserError:
+            return 0
+        if there != self._made_of:
+            return 0
+        write_text(self.progress, json.dumps({**self._made_of, "done": len(self.ids)}))
+        self.path.replace(self.partial)
+        return len(self.ids)
 
     def save(self, done: int) -> None:
         """Note that all rows before ``done`` are there."""
@@ -98,6 +120,24 @@ class FeatureWriter:
             self.rows.flush()  # type: ignore[attr-defined]
             self.partial.replace(self.path)
         self.progress.unlink(missing_ok=True)
+
+
+def write_scaled(rows: Features, features: NDArray[Any]) -> None:
+    """Write features of any size as float16: from the middle of each, all by one factor.
+
+    Neither changes what they say of each other, and numbers beyond 65,504 or far from 0 fit.
+    Those that are float16 stay as they are.
+    """
+    if features.dtype == np.float16:
+        rows[:] = features
+        return
+    low = features.min(axis=0).astype(np.float64)
+    high = features.max(axis=0).astype(np.float64)
+    middle = low / 2 + high / 2
+    factor = LARGEST / max(float((high / 2 - low / 2).max()), LEAST)
+    for begin in range(0, len(rows), ROWS_PER_CHUNK):
+        part = features[begin : begin + ROWS_PER_CHUNK]
+        rows[begin : begin + ROWS_PER_CHUNK] = (part - middle) * factor
 
 
 def _header(
@@ -128,19 +168,33 @@ def open_features(path: Path) -> Features:
     with readable(path):
         place = begin + table["features"]["data_offsets"][0]
         count, width = table["features"]["shape"]
-        return np.memmap(path, "<f2", "r", place, (count, width))
+        return np.memmap(regular(path), "<f2", "r", place, (count, width))
+
+
+def read_ids(path: Path) -> PackedStrings:
+    """What the samples of a file are called."""
+    table, begin = _read_header(path)
+    with readable(path), path.open("rb") as file:
+
+        def read(name: str, kind: str) -> NDArray[Any]:
+            first, last = table[name]["data_offsets"]
+            file.seek(begin + first)
+            return np.frombuffer(file.read(last - first), kind)
+
+        arrays = {"ids": read("ids", "u1"), "ids_ends": read("id_ends", "<i8")}
+    return read_strings(path, arrays, "ids")
 
 
 def origin_of(path: Path) -> dict[str, Any]:
     """What the features of a file are of."""
     with readable(path):
-        found: dict[str, Any] = json.loads(_read_header(path)[0]["__metadata__"][METADATA])
+        found: dict[str, Any] = parse_json(_read_header(path)[0]["__metadata__"][METADATA])
         return found
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:
     """What a file says of its tensors, and the byte at which the first of them begins."""
-    with readable(regular(path)), path.open("rb") as file:
+    with readable(path), regular(path).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > MAX_HEADER_BYTES:
             raise ValueError("it does not begin as a safetensors file")

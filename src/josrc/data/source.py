@@ -52,6 +52,7 @@ class Source:
         left_out: how many files of which kinds lie among the images that are not pictures.
         duplicates: images that are there more than once; none until somebody has looked.
         annotations: what several annotators called the samples, if it was several.
+        group: of samples that belong together, ``(N,)``; -1: it is alone.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Source:
     left_out: Mapping[str, int] = field(default_factory=dict)
     duplicates: Duplicates | None = None
     annotations: Annotations | None = None
+    group: Labels | None = None
 
     def __len__(self) -> int:
         return len(self.images)
@@ -139,6 +141,7 @@ class Source:
             verified_held=some(self.verified_held),
             sample_ids=ids,
             annotations=None if self.annotations is None else self.annotations.take(index),
+            group=some(self.group),
         )
 
     def listed_duplicates(self) -> Iterator[Duplicate]:

@@ -45,6 +45,7 @@ OWN_NAMES = {
     "features.safetensors.progress.json",
     "shards",
     "annotations.npz",
+    "groups.npz",
     "skipped.csv",
     "metrics.csv",
     "summary.json",
@@ -86,6 +87,7 @@ class RunFolder:
         self.features = path / "features.safetensors"
         self.shards = path / "shards"
         self.annotations = path / "annotations.npz"
+        self.groups = path / "groups.npz"
         self.skipped = path / "skipped.csv"
         self.metrics = path / "metrics.csv"
         self.summary = path / "summary.json"
@@ -120,8 +122,10 @@ class RunFolder:
         if not self.skipped.is_file():
             raise UserError(f"{self.skipped} is missing: so which files the run uses is unknown.")
         with (
-            readable(regular(self.skipped)),
-            self.skipped.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+            readable(self.skipped),
+            regular(self.skipped).open(
+                newline="", encoding="utf-8", errors="surrogateescape"
+            ) as file,
         ):
             return [row["path"] for row in csv.DictReader(file)]
 
@@ -198,8 +202,8 @@ class RunFolder:
         if not self.metrics.is_file() and self.features.is_file():
             return []
         with (
-            readable(regular(self.metrics)),
-            self.metrics.open(newline="", encoding="utf-8") as file,
+            readable(self.metrics),
+            regular(self.metrics).open(newline="", encoding="utf-8") as file,
         ):
             rows = csv.DictReader(file, strict=True)
             if (rows.fieldnames or [""])[0] != "epoch":
@@ -224,6 +228,15 @@ class RunFolder:
         summary = read_json(file)
         check_json(AuditSummary, summary, file)
         return summary
+
+    def check_judges(self) -> None:
+        """Raise an error if it only holds new images that another run has judged."""
+        by = (self.read_audit() or {}).get("judged_by")
+        if by:
+            raise UserError(
+                f"{self.path} holds new images that {by} has judged, and can judge none itself. "
+                f"Judge with that run: josrc audit {shlex.quote(by)} --new PATH"
+            )
 
     def check_undecided(self) -> None:
         """Raise an error if anybody has decided on a run that is about to be replaced."""

@@ -27,6 +27,14 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
+class PartSummary(Schema):
+    """A part of the data that a scan has not judged."""
+
+    part: str
+    images: Count
+    path: str | None = None
+
+
 class RunSummary(Schema):
     """``summary.json``."""
 
@@ -42,6 +50,8 @@ class RunSummary(Schema):
     val_chosen: Percent = None
     test_best: Percent = None
     overtaken_by: str = ""
+    skipped: Count = 0
+    not_judged: list[PartSummary] = []
 
     @model_validator(mode="before")
     @classmethod
@@ -99,9 +109,13 @@ class AuditSummary(Schema):
     known_noise_rate: Share | None = None
     known_ood_rate: Share | None = None
     estimated_precision: Share | None = None
+    estimated_precision_low: Share | None = None
+    estimated_precision_high: Share | None = None
     planted: PlantedSummary | None = None
     planted_unlike: bool = False
     visits: Count | None = None
+    judged: str = ""
+    judged_by: str = ""
     classes: list[ClassSummary] = Field(max_length=MAX_CLASSES)
 
     @model_validator(mode="after")

@@ -30,10 +30,15 @@ from josrc.review.formats.tables import write_csv_manifest, write_parquet_manife
 from josrc.review.replacement import check_originals
 from josrc.review.retrain import train_again
 from josrc.review.write import LinkMode, check_linked, write_folder, write_labels
+from josrc.runs.auto import plant_share_for
 from josrc.runs.snapshot import OpenRun, check_place, find_moved, open_run
 from josrc.verdicts.judge_run import unlearned_warning
 from josrc.verdicts.table import verdicts_of
 
+PLANTS_AGAIN = (
+    "It plants errors in a few labels again, to measure its verdicts. A last training needs none: "
+    "--plant 0."
+)
 LEFT_OUT = "Missing images are left out. So are new ones: nothing is known about them."
 
 
@@ -126,6 +131,8 @@ def apply_run(
     if config.data.path is not None:
         config = find_moved(config, None)  # the command says by itself where it is
     again = train_again(config, source, words, new=new)
+    plants = new and "--plant" not in again and plant_share_for(tally.labels.total()) > 0
+    planted = f"\n{PLANTS_AGAIN}" if plants else ""
     tests = 0 if source.test_images is None or not new else len(source.test_images)
     tested = f" and {tests:,} test images" if tests else ""
     later = _later(path) if decided and not target.is_folder else ""
@@ -135,7 +142,7 @@ def apply_run(
         f"{taken}Wrote {target.out}: {tally.labels.total():,} images{tested}.\n"
         f"{tally.sentences(source.closed_names)}{tally.left(path)}"
         f"{'' if auto is None else tally.offers(auto)}{warning}{changed}\n"
-        f"Every change: {changes}\nTrain again: {again}{later}",
+        f"Every change: {changes}\nTrain again: {again}{planted}{later}",
     )
     return tally
 

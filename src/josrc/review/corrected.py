@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from josrc._console import clipped
+from josrc.config import SCAN
 from josrc.data.noise import CLEAN
 from josrc.errors import UserError
 from josrc.review.decisions import Decision, Decisions, resolve_accept
@@ -143,7 +144,21 @@ def correct_samples(
     _check_labels(found, opened, decided)
     opened.check_verdicts(tally.counts.total())
     tally.counts.pop(GONE, None)
-    return found
+    return [*found, *_not_judged(opened, gone, tally)]
+
+
+def _not_judged(
+    opened: OpenRun, gone: Collection[int], tally: ApplyTally
+) -> Iterator[CorrectedSample]:
+    """Held-out samples, on which a scan has no verdicts, as they are."""
+    source, val = opened.source, opened.source.val
+    if val is None or opened.config.method.name != SCAN:
+        return
+    for place, label in enumerate(val.given.tolist()):
+        row, name = len(source) + place, source.closed_names[label]
+        if row not in gone:
+            tally.labels[name] += 1
+            yield CorrectedSample(row, val.ids[place], name, name)
 
 
 def _check_labels(found: Sequence[CorrectedSample], opened: OpenRun, decided: Decisions) -> None:

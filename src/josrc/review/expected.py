@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
+from josrc.verdicts.judge_run import errors_words
+
 
 @dataclass
 class ExpectedChanges:
@@ -67,18 +69,17 @@ class ExpectedChanges:
 
 
 def _how_checked(summary: Mapping[str, Any]) -> str:
-    planted = summary.get("planted")
     if summary.get("planted_unlike"):
         return (
             "These are the run's own estimates. Nothing in the run has checked them: the planted "
             "errors do not look like the wrong labels here."
         )
-    if not planted:
+    if not summary.get("planted"):
         return (
             "These are the run's own estimates. Nothing in the run has checked them: it has no "
-            "planted errors, or too few."
+            "planted errors (--plant), or too few."
         )
-    text = f"These are the run's own estimates, measured with {planted['count']:,} planted errors"
+    text = f"These are the run's own estimates, measured with {errors_words(summary)}"
     if any(summary.get(f"known_{rate}") is not None for rate in ("noise_rate", "ood_rate")):
         text += " and adjusted to the rate that the audit was given"
     return f"{text}."

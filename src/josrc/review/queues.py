@@ -8,6 +8,7 @@ from typing import Any
 
 from josrc.data.noise import CLEAN
 from josrc.review.index import IN_DOUBT, folded
+from josrc.verdicts.proportions import wilson_interval
 from josrc.verdicts.table import VERDICT_TITLES
 
 Entry = dict[str, Any]
@@ -119,21 +120,6 @@ class Queues:
             "SELECT given, sum(samples * (verdict != ?)) FROM census GROUP BY given ORDER BY given",
             [VERDICT_TITLES[CLEAN]],
         )
-
-
-def wilson_interval(hits: int, draws: int) -> tuple[float, float]:
-    """Between which values the share of all samples lies, nineteen times in twenty.
-
-    Args:
-        hits: how many of the samples drawn at random were found to be so.
-        draws: how many were drawn.
-    """
-    from scipy.stats import binomtest
-
-    if not draws:
-        return 0.0, 1.0
-    found = binomtest(hits, draws).proportion_ci(confidence_level=0.95, method="wilson")
-    return float(found.low), float(found.high)
 
 
 def _shown(place: str) -> str:

@@ -37,6 +37,7 @@ from josrc.verdicts.feature_map import (
     write_map,
 )
 from josrc.verdicts.features import label_probabilities
+from josrc.verdicts.groups import read_groups
 from josrc.verdicts.judge_run import read_ledger, write_audit, write_judgement
 from josrc.verdicts.predictions import (
     frozen_label_probabilities,
@@ -207,6 +208,7 @@ def _judge_scan(
     """Verdicts of a scan from the features that it has kept."""
     _tell(opened, tell)
     folder, source = opened.folder, opened.source
+    folder.check_judges()
     features = open_features(folder.features)
     if not features.shape[1]:
         raise UserError(
@@ -219,7 +221,8 @@ def _judge_scan(
             f"the run has {len(source):,}."
         )
     device = choose_device(opened.config.device)
-    probabilities = predict_labels(features, source.given, source.closed, device)
+    groups = read_groups(folder.groups, source.given)
+    probabilities = predict_labels(features, source.given, source.closed, device, groups)
     rates = (noise_rate, ood_rate)
     judged = judge_predictions(probabilities, source.given, *rates)
     summary = write_judgement(folder.audit, judged, source, rates=rates)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import torch
 
 from josrc.config import OWN_IMAGES
@@ -79,13 +81,19 @@ def epochs_for(samples: int, learned: bool) -> int:
     return min(100, max(20, round(5_000_000 / samples)))
 
 
+def fewest_to_plant_in() -> int:
+    """The least number of images in which errors are planted by default."""
+    return next(samples for samples in count(2) if plant_share_for(samples))
+
+
 def plant_share_for(samples: int) -> float:
     """Three percent; more of a small set, as fewer than 150 errors say little, but a tenth at most.
 
-    Below twenty there is nothing to learn from them, and none are planted.
+    Half of them are of any sort. Of fewer than twenty such there is nothing to learn, and none are
+    planted.
     """
     share = min(0.1, max(0.03, 150 / samples))
-    return share if count_to_plant(share, samples) >= MIN_PLANTED else 0.0
+    return share if count_to_plant(share, samples) // 2 >= MIN_PLANTED else 0.0
 
 
 def batch_size_for(samples: int, size: int) -> int:

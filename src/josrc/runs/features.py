@@ -35,6 +35,8 @@ SMALL_SIDE, SMALL_INPUT = 64, 128
 # Images that a network sees at a time, on a CPU few enough to stay in its cache: with 16 it is
 # three times as fast as with 128. Seconds after which what is done is noted.
 MOST, MOST_ON_CPU, SAVED_EVERY = 128, 16, 10.0
+# Features beyond it would be kept as infinite.
+LARGEST_FLOAT16 = 65504.0
 
 
 def feature_network(model: ModelConfig, source: Source) -> Classifier:
@@ -132,7 +134,7 @@ class TileExtractor:
                 torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16),
             ):
                 found = self.backbone(images).float()
-            self.rows[rows[some]] = found.cpu().numpy()
+            self.rows[rows[some]] = found.clamp(-LARGEST_FLOAT16, LARGEST_FLOAT16).cpu().numpy()
 
 
 def feature_origin(model: ModelConfig) -> dict[str, Any]:

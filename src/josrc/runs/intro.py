@@ -14,6 +14,7 @@ from josrc.distributed import world
 from josrc.engine.state import TrainState
 from josrc.errors import install_command
 from josrc.models.pretrained import PACKAGED_MODEL, is_pretrained_at_hand
+from josrc.runs.auto import fewest_to_plant_in
 from josrc.runs.network import typical_side
 
 
@@ -26,7 +27,8 @@ def introduce(state: TrainState, config: RunConfig, source: Source) -> str:
     ]
     if source.skipped:
         lines.append(f"Files skipped, see skipped.csv: {len(source.skipped):,}.")
-    lines += [describe_settings(config), describe_memory(state, config, source)]
+    lines += [describe_settings(config), *describe_planting(state, source)]
+    lines.append(describe_memory(state, config, source))
     at_hand = is_pretrained_at_hand(PACKAGED_MODEL)
     if config.model.name == "cnn7" and typical_side(source) > 2 * source.size[0]:
         lines.append(
@@ -62,6 +64,23 @@ def describe_settings(config: RunConfig) -> str:
         if value is not None:
             parts.append(f"method.{name} {value:g}")
     return f"Settings: {'; '.join(parts)}. Change any of them: --epochs 50, optimizer.lr=0.0005."
+
+
+def describe_planting(state: TrainState, source: Source) -> list[str]:
+    """Whether labels are made wrong to measure the verdicts by, or why not; nothing if unwanted."""
+    count = len(state.planted)
+    if count:
+        return [
+            f"{count:,} labels ({100 * count / len(source):.1f} %) are made wrong in training "
+            "alone, to measure the verdicts by: planted errors. Without any: --plant 0."
+        ]
+    least = fewest_to_plant_in()
+    if len(source) >= least:
+        return []
+    return [
+        f"No errors are planted to measure the verdicts by: of fewer than {least:,} images a tenth "
+        "is too few. Verdicts come without an estimate of how many are right; josrc scan has one."
+    ]
 
 
 def describe_memory(state: TrainState, config: RunConfig, source: Source) -> str:

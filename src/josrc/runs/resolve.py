@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from josrc._console import MAX_TEXT_LENGTH, clipped, say_once
 from josrc._reading import regular
@@ -66,6 +69,11 @@ def recipe_text(name: str) -> str:
 
 def load_recipe(name: str) -> Values:
     """A recipe as values, with what it extends merged in."""
+    return deepcopy(_parsed_recipe(name))
+
+
+@cache
+def _parsed_recipe(name: str) -> Values:
     values = parse_yaml(recipe_text(name), f"recipe {name}")
     base = values.pop("extends", None)
     return merge(load_recipe(base), values) if base else values
@@ -212,6 +220,17 @@ def ask(
         recipe: ``plain`` for the recipe file ``DATA.plain.yaml``; none for ``DATA.yaml``.
         layers: nested values from the user, the later ones stronger.
     """
+    user = said_values(data, kind, layers)
+    chosen = user.pop("recipe", None)
+    method = str(user["method"].get("name") or "josrc")
+    base = recipe_of(data, kind, recipe or chosen)
+    if kind.is_named:
+        base = _for_method(base, method)
+    return Request(build(merge(base, merge(user, {"method": {"name": method}}))), user, base)
+
+
+def said_values(data: str, kind: DataKind, layers: Sequence[Mapping[str, Any]]) -> Values:
+    """The user's layers in one, with what they are said of; see ``ask``."""
     user: Values = {}
     for layer in layers:
         _check_sections(layer)
@@ -229,15 +248,7 @@ def ask(
     user["data"] = said
     if user["model"].get("train") == "auto":  # what is chosen for who says nothing
         user["model"] = {key: v for key, v in user["model"].items() if key != "train"}
-    chosen = user.pop("recipe", None)
-    chosen = recipe or chosen
-    method = str(user["method"].get("name") or "josrc")
-    base: Values = {}
-    if kind.is_named:
-        base = _for_method(_recipe_of(data, chosen), method)
-    elif chosen not in (None, OWN_IMAGES):  # as a run's config.yaml has it
-        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
-    return Request(build(merge(base, merge(user, {"method": {"name": method}}))), user, base)
+    return user
 
 
 def build(values: Values) -> RunConfig:
@@ -288,13 +299,17 @@ def validate(model: type[Model], values: Mapping[str, Any], prefix: str = "") ->
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise UserError("\n".join(_sentences(model, error, prefix, values))) from None
+        raise UserError("\n".join(sentences(model, error.errors(), prefix, values))) from None
 
 
-def _sentences(
-    model: type[BaseModel], error: ValidationError, prefix: str, values: Mapping[str, Any]
+def sentences(
+    model: type[BaseModel],
+    problems: Sequence[ErrorDetails],
+    prefix: str,
+    values: Mapping[str, Any],
 ) -> Iterator[str]:
-    for problem in error.errors():
+    """What is wrong with values that make no ``model``, a sentence for each problem."""
+    for problem in problems:
         path = [str(part) for part in problem["loc"]]
         key = ".".join([prefix, *path] if prefix else path)
         if problem["type"] == "extra_forbidden":
@@ -322,10 +337,14 @@ def _shown(value: Any) -> str:
     return clipped(repr(value))
 
 
-def _recipe_of(data: str, chosen: object) -> Values:
-    """The settings of a data set: its file, or what another package brings with it."""
+def recipe_of(data: str, kind: DataKind, chosen: object) -> Values:
+    """The settings of a data set: its file, what another package brings with it, or none."""
     from josrc.data.registry import find_dataset
 
+    if not kind.is_named:
+        if chosen in (None, OWN_IMAGES):  # the second as a run's config.yaml has it
+            return {}
+        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
     known = find_dataset(data)
     if known is None or known.recipe is None:
         return load_recipe(_recipe_file(data, chosen))

@@ -15,11 +15,12 @@ from rich.console import Console
 from josrc._console import Terminal, progress_bar, say
 from josrc.config import SCAN, RunConfig
 from josrc.data.duplicates import tally
-from josrc.data.feature_file import Features, FeatureWriter, open_features
+from josrc.data.feature_file import Features, FeatureWriter, open_features, write_scaled
 from josrc.data.images import ArrayImages
+from josrc.data.noise import Labels
 from josrc.data.registry import open_source
 from josrc.data.source import Source
-from josrc.engine.device import choose_device, device_name
+from josrc.engine.device import choose_device, device_name, kept_memory
 from josrc.engine.run_folder import RunFolder, prepare_folder, versions
 from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import UserError
@@ -41,10 +42,18 @@ from josrc.runs.start import Data, plan
 from josrc.verdicts.consensus import check_crowdlab, write_consensus
 from josrc.verdicts.duplicates import DUPLICATES, write_duplicates
 from josrc.verdicts.feature_map import make_map, write_map
+from josrc.verdicts.groups import (
+    check_groups,
+    copies,
+    equal_rows,
+    joined_groups,
+    write_groups,
+)
 from josrc.verdicts.judge_run import write_judgement
 from josrc.verdicts.neighbours import Neighbours, count_voters, nearest_neighbours
 from josrc.verdicts.predictions import judge_predictions, predictions_of
 from josrc.verdicts.report.page import NoPicturesError, write_report
+from josrc.verdicts.scope import scope_of
 
 # Arrays, or files of them: npy or parquet.
 Rows = NDArray[Any] | str | Path
@@ -93,9 +102,10 @@ def scan(
         data: name of a data set, or a path; or a pair ``(X, y)`` as for ``josrc.train``; or labels
             alone, one for each row of ``probs`` or ``features``.
         probs: your own predictions of all classes for every image, out of sample,
-            ``(N, classes)``: an array, or an npy or parquet file. Classes are in the order of their
-            names, as the run has them.
-        features: your own features of every image, ``(N, width)``, likewise.
+            ``(N, classes)``: an array, or an npy, parquet or CSV file. Columns that are named after
+            the classes may have any order; others have that of the classes' names.
+        features: your own features of every image, ``(N, width)``, likewise; or
+            ``features.safetensors`` of an earlier scan.
         paths: where the images of the labels lie.
         out: the run folder; ``runs/NAME`` unless given. An existing one is an error.
         overwrite: replace an existing run folder.
@@ -105,7 +115,7 @@ def scan(
         on_ray: compute features by tasks of Ray, here or on a cluster.
         console: shows progress, in place of ``quiet``.
         **options: ``model`` (any timm name), ``weights``, ``image_size``, ``device``,
-            ``path_column``, ``label_column``, ``noise``, ``rate`` ...
+            ``path_column``, ``label_column``, ``group_column``, ``noise``, ``rate`` ...
 
     Returns:
         The run: ``run.verdicts()``, ``run.audit``.
@@ -148,11 +158,11 @@ def scan(
             source = replace(source, skipped=())
         _write_data(folder, source)
         watch.lap()
-        say(console, "Judging every label ...")
+        say(console, "Judging every label, and trying out errors to measure the verdicts by ...")
         rates = (noise_rate, ood_rate)
         source = _judge(folder, source, known, given.probabilities, rates, config)
         folder.create(config, source, device)
-        summary = _summary(config, watch.lap())
+        summary = scan_summary(config, watch.lap()) | scope_of(source, config.data)
         with suppress(NoPicturesError):
             if source.images.has_paths or not given:
                 write_report(folder, config, source, summary)
@@ -214,30 +224,37 @@ def _extract(
     """The source with its images read, and their features, in the run's folder."""
     device = choose_device(config.device)
     extractor = FeatureExtractor(folder.features, source, network, config.model, device, lap)
-    if not source.images.in_memory:
-        source = read_images(source, config, console, look=extractor.look)
-    elif isinstance(source.images, ArrayImages):
-        with progress_bar(console, "Features") as progress:
-            extractor.look_at_all(source.images.pixels, progress)
-    return source, extractor.finish()
+    with kept_memory(device):
+        if not source.images.in_memory:
+            source = read_images(source, config, console, look=extractor.look)
+        elif isinstance(source.images, ArrayImages):
+            with progress_bar(console, "Features") as progress:
+                extractor.look_at_all(source.images.pixels, progress)
+        return source, extractor.finish()
 
 
 def _given_features(
     folder: RunFolder, source: Source, features: NDArray[Any] | None
 ) -> Features | None:
     """A user's features in the run's folder; none where predictions are all there is."""
-    width = 0 if features is None else features.shape[1]
-    writer = FeatureWriter(folder.features, source.ids, width, {"model": "given"})
-    if features is not None:
-        writer.rows[:] = features
+    if features is None:
+        no_features(folder, source)
+        return None
+    writer = FeatureWriter(folder.features, source.ids, features.shape[1], {"model": "given"})
+    write_scaled(writer.rows, features)
     writer.finish()
-    return open_features(folder.features) if width else None
+    return open_features(folder.features)
+
+
+def no_features(folder: RunFolder, source: Source) -> None:
+    """Note in a run's folder that its verdicts rest on predictions, which it does not keep."""
+    FeatureWriter(folder.features, source.ids, 0, {"model": "given"}).finish()
 
 
 def _judge(
     folder: RunFolder,
     source: Source,
-    features: NDArray[Any] | None,
+    features: Features | None,
     probabilities: NDArray[Any] | None,
     rates: tuple[float | None, float | None],
     config: RunConfig,
@@ -252,13 +269,25 @@ def _judge(
     if probabilities is None:
         assert features is not None
         assert neighbours is not None
-        probabilities = predictions_of(features, neighbours, source.given, source.closed, device)
+        groups = _groups(folder, source, features)
+        probabilities = predictions_of(
+            features, neighbours, source.given, source.closed, device, groups
+        )
     judged = judge_predictions(probabilities, source.given, *rates)
     write_judgement(folder.audit, judged, source, rates=rates)
     annotations = source.all_annotations()
     if annotations is not None:
         write_consensus(folder.audit, annotations, probabilities, source)
     return source
+
+
+def _groups(folder: RunFolder, source: Source, features: Features) -> Labels:
+    """Images that have no say in what is predicted of each other, kept in the run's folder."""
+    alike = copies(source.duplicates, len(source))
+    groups = joined_groups(len(source), [source.group, alike, equal_rows(features)])
+    check_groups(groups, source.given)
+    write_groups(folder.groups, groups)
+    return groups
 
 
 def _with_copies(folder: RunFolder, source: Source, near: Neighbours) -> Source:
@@ -270,7 +299,7 @@ def _with_copies(folder: RunFolder, source: Source, near: Neighbours) -> Source:
     return source
 
 
-def _summary(config: RunConfig, seconds: float) -> dict[str, Any]:
+def scan_summary(config: RunConfig, seconds: float) -> dict[str, Any]:
     """``summary.json`` of a scan: what of it a training has too, and a scan can say."""
     data = config.data
     return {

@@ -19,7 +19,7 @@ from rich.console import Console
 from josrc._console import Terminal
 from josrc._io import is_url, located, seen_from, write_npz
 from josrc._reading import check_array, read_arrays
-from josrc.config import DataConfig, DataKind, RunConfig
+from josrc.config import SCAN, DataConfig, DataKind, RunConfig
 from josrc.data.assemble import part_of
 from josrc.data.image_files import ImageFiles
 from josrc.data.images import ArrayImages
@@ -327,9 +327,9 @@ class OpenRun:
 
     def check_verdicts(self, rows: int) -> None:
         """Raise an error unless there are as many verdicts as samples that need one."""
-        val = self.source.val
+        val, scanned = self.source.val, self.config.method.name == SCAN
         expected = len(self.source) + (
-            len(val) if val is not None and has_untrusted_labels(val) else 0
+            len(val) if val is not None and has_untrusted_labels(val) and not scanned else 0
         )
         if rows != expected:
             raise UserError(
@@ -377,7 +377,7 @@ def open_run(
     skipped = set(find_skipped(folder, config)) if folder.skipped.is_file() else set()
     as_labelled = config.data.noise == "none" and config.data.noise_file is None
     table, changes = compare(table, present, skipped, as_labelled)
-    source = _recorded_source(table, config)
+    source = source_of_files(table, config)
     if folder.noise.is_file():
         true = read_truth(folder.noise)
         if true is not None and len(true) != len(source):
@@ -391,7 +391,7 @@ def open_run(
     return OpenRun(folder, config, source, changes)
 
 
-def _recorded_source(table: Table, config: RunConfig) -> Source:
+def source_of_files(table: Table, config: RunConfig) -> Source:
     """A source of a run's own samples, with the labels it began with; no image is decoded."""
     spec = spec_of_files(config.model)
     table = replace(table, images=table.files.with_tile(spec.tile[0]))

@@ -30,6 +30,7 @@ def label_probabilities(
     classes: int,
     held: Held | None = None,
     shrinkage: float = SHRINKAGE,
+    groups: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """How likely labels are, by discriminants that have not seen their samples, ``(N, asked)``.
 
@@ -43,9 +44,13 @@ def label_probabilities(
         held: features and labels of held-out samples, ``(M, features)`` and ``(M,)``; with labels
             ``(M, asked)`` the probabilities of all of these are found, in this shape.
         shrinkage: how much of the spread inside of classes counts as alike in all directions.
+        groups: of which each lies in one fold, ``(N,)``; none: every sample is alone.
     """
-    order = np.random.RandomState(0).permutation(len(labels)) % FOLDS
+    count = len(labels) if groups is None else int(groups.max()) + 1
+    order = np.random.RandomState(0).permutation(count) % FOLDS
     fold = torch.from_numpy(order).to(features.device)
+    if groups is not None:
+        fold = fold[groups]
     centre, spread = features.mean(dim=0), features.std(dim=0).clamp(min=1e-6)
     parts = [
         _Moments.of((features[fold == k] - centre) / spread, labels[fold == k], classes)

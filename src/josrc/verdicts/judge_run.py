@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
+from scipy.special import expit
 
 from josrc._console import clipped
 from josrc._io import UNREADABLE
@@ -18,11 +19,14 @@ from josrc.data.noise import CLEAN, Labels
 from josrc.data.source import Source
 from josrc.engine.ledger import COUNTS, MEANS, check_fields
 from josrc.errors import UserError, reason
+from josrc.verdicts.calibration import INTERVAL_SHARE, Calibration
 from josrc.verdicts.duplicates import DUPLICATES, judge_duplicates
 from josrc.verdicts.evidence import Evidence
 from josrc.verdicts.findings import Findings, held_out_findings
+from josrc.verdicts.proportions import wilson_interval
 from josrc.verdicts.rule import Verdicts, judge, judge_held_out, least_noise_rate
 from josrc.verdicts.table import AuditPart, summarise, verdicts_of, write_summary, write_verdicts
+from josrc.verdicts.two_normals import log_odds_of
 
 PREFIX = "ledger."
 # Classes that a ledger can tell apart.
@@ -37,10 +41,17 @@ MIN_EPOCHS_TO_TRUST = 10
 # Accused labels of so small a share are what chance leaves of a clean set.
 MAX_CHANCE_SHARE = 0.003
 # What is said where planted errors are of no use.
-UNLIKE_PLANTED = (
-    "Errors were planted, but can't be used here: the wrong labels are not like them, as where "
-    "one class is given for another again and again."
+UNLIKE = (
+    "Errors were {made}, but can't be used here: the wrong labels are not like them, as where one "
+    "class is given for another again and again."
 )
+# The precision of what is accused, and its interval, as ``summary.json`` calls them.
+PRECISION = tuple(f"estimated_precision{end}" for end in ("", "_low", "_high"))
+# Odds of the accused to be wrong may be off by this factor: right labels among them are few, and no
+# planted error tells where they lie. Chosen on digits with 2 to 30 % wrong labels.
+ODDS_FACTOR = 3.0
+# Of a normal distribution nine tenths lie within so many standard deviations.
+DEVIATIONS = 1.645
 # Where estimates of the noise differ by more, both are reported.
 MIN_WIDE_INTERVAL = 0.1
 
@@ -202,7 +213,7 @@ def measure_by_planted(
     """
     calibration = verdicts.reference.calibration
     if calibration is None or planted is None:
-        nothing = {"planted": None, "estimated_precision": None, "estimated_recall": None}
+        nothing = dict.fromkeys(("planted", *PRECISION, "estimated_recall"))
         return nothing | ({"planted_unlike": True} if verdicts.reference.unlike else {})
     others = np.ones(len(verdicts.group), dtype=bool)
     others[planted] = False
@@ -223,9 +234,32 @@ def measure_by_planted(
             "any": {"count": len(anyhow), "found": int(anyhow.sum())},
             "look_alike": {"count": len(alike), "found": int(alike.sum())},
         },
-        "estimated_precision": float(wrong[accused].mean()) if accused.any() else None,
+        **_precision(wrong[accused], calibration),
         "estimated_recall": float(wrong[accused].sum() / max(wrong[others].sum(), 1e-9)),
     }
+
+
+def _precision(wrong: NDArray[Any], calibration: Calibration) -> dict[str, float | None]:
+    """How many of the accused labels are wrong, with an interval of nine in ten.
+
+    The interval holds what follows from either end of that of the noise rate, the odds of each
+    label being wrong changing as those of all labels do; from the curves being off by a factor; and
+    the chance by which so many labels, each as likely wrong as it is, are wrong in more or fewer
+    cases.
+
+    Args:
+        wrong: how likely each of the accused labels is wrong.
+        calibration: by which they were judged.
+    """
+    if not len(wrong):
+        return dict.fromkeys(PRECISION)
+    low, usual, high = log_odds_of(np.array([calibration.low, calibration.rate, calibration.high]))
+    ends = []
+    for sign, off in ((-1, usual - low), (1, high - usual)):
+        chance = expit(log_odds_of(wrong) + sign * np.hypot(off, np.log(ODDS_FACTOR)))
+        spread = float(np.sqrt((chance * (1 - chance)).sum())) / len(wrong)
+        ends.append(float(np.clip(chance.mean() + sign * DEVIATIONS * spread, 0, 1)))
+    return dict(zip(PRECISION, (float(wrong.mean()), *ends), strict=True))
 
 
 def unlearned_classes(summary: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], float]:
@@ -305,28 +339,46 @@ def verdict_line(summary: Mapping[str, Any], folder: Path) -> str:
     )
 
 
+def errors_words(summary: Mapping[str, Any]) -> str:
+    """How many errors have measured the verdicts: a training plants them, a scan tries them out."""
+    count = f"{summary['planted']['count']:,}"
+    return f"{count} errors that were tried out" if _scanned(summary) else f"{count} planted errors"
+
+
+def _scanned(summary: Mapping[str, Any]) -> bool:
+    return "visits" in summary and summary["visits"] is None
+
+
 def how_sure(summary: Mapping[str, Any]) -> str | None:
     """What planted errors say of the verdicts, in two or three sentences."""
     if summary.get("planted_unlike"):
-        return UNLIKE_PLANTED
+        return UNLIKE.format(made="tried out" if _scanned(summary) else "planted")
     if not summary.get("planted"):
         return None
     planted, accused = summary["planted"], summary["samples"] - summary["counts"]["clean"]
     shares = [
-        f"{100 * planted[sort]['found'] / max(planted[sort]['count'], 1):.0f} % of {title}"
+        f"{_share_found(planted[sort])} of {title}"
         for sort, title in (("any", "those of any sort"), ("look_alike", "those that look alike"))
     ]
-    said = f"Of {planted['count']:,} planted errors, {' and '.join(shares)} were found."
+    said = f"Of {errors_words(summary)}, {' and '.join(shares)} were found."
     if nothing_stands_out(summary):
         return f"No wrong labels stand out. {said}"
     low, high = (100 * summary[f"noise_rate_{end}"] for end in ("low", "high"))
     rate = f"An estimated {100 * summary['noise_rate']:.1f} % of the labels are wrong"
-    span = "" if summary.get("known_noise_rate") is not None else f" ({low:.1f} to {high:.1f})"
-    precision = summary.get("estimated_precision")
-    right = (
-        f", and of the {accused:,} that are accused {100 * precision:.0f} %" if precision else ""
-    )
+    known = summary.get("known_noise_rate") is not None
+    span = "" if known else f" (90 % interval: {low:.1f} to {high:.1f})"
+    right, (precision, *ends) = "", (summary.get(name) for name in PRECISION)
+    if precision:
+        right = f", and of the {accused:,} that are accused {100 * precision:.0f} %"
+        if None not in ends:
+            right += f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
     return f"{rate}{span}{right}. {said}"
+
+
+def _share_found(errors: Mapping[str, Any]) -> str:
+    found, count = errors["found"], errors["count"]
+    low, high = wilson_interval(found, count, INTERVAL_SHARE)
+    return f"{100 * found / max(count, 1):.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def nothing_stands_out(summary: Mapping[str, Any]) -> bool:

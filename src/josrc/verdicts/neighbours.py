@@ -66,9 +66,14 @@ def directions(features: Vector, others: Vector | None = None) -> NDArray[np.flo
 
 
 def nearest_neighbours(
-    features: Vector, count: int, device: str | torch.device = "cpu", exact: bool | None = None
+    features: Vector,
+    count: int,
+    device: str | torch.device = "cpu",
+    exact: bool | None = None,
+    groups: Labels | None = None,
+    asked: Vector | None = None,
 ) -> Neighbours:
-    """Find the nearest neighbours of every image.
+    """Find the nearest neighbours of every image, or of some.
 
     Args:
         features: of every image, ``(N, width)``.
@@ -76,13 +81,37 @@ def nearest_neighbours(
         device: where all distances are looked at.
         exact: look at all distances, or at those to images in the nearest cells; by default it
             depends on their number.
+        groups: of images that are no neighbours of each other, ``(N,)``; none: each is alone.
+        asked: the images whose neighbours are wanted; none: all of them.
     """
     vectors = torch.from_numpy(directions(features))
     count = min(count, len(vectors) - 1)
     device = torch.device(device)
     most = MAX_EXACT if device.type == "cpu" else MAX_EXACT_ON_GPU
     find = _exact if exact or (exact is None and len(vectors) <= most) else _by_cells
-    return find(vectors.to(device), count)
+    own = torch.arange(len(vectors)) if groups is None else torch.from_numpy(groups)
+    rows = torch.arange(len(vectors)) if asked is None else torch.from_numpy(asked)
+    return find(vectors.to(device), count, own.to(device), rows.to(device))
+
+
+def neighbours_apart(
+    neighbours: Neighbours,
+    features: Vector,
+    groups: Labels,
+    device: str | torch.device = "cpu",
+) -> Neighbours:
+    """The same with neighbours of other groups in the place of those of an image's own.
+
+    Where there are fewer of these than wanted, the similarity of what is left is minus infinity.
+    """
+    own = (groups[neighbours.index] == groups[:, None]).any(axis=1)
+    if not own.any():
+        return neighbours
+    asked, count = np.flatnonzero(own), neighbours.index.shape[1]
+    others = nearest_neighbours(features, count, device, groups=groups, asked=asked)
+    index, similarity = neighbours.index.copy(), neighbours.similarity.copy()
+    index[asked], similarity[asked] = others.index, others.similarity
+    return Neighbours(index, similarity)
 
 
 def neighbours_among(
@@ -106,47 +135,48 @@ def neighbours_among(
     )
 
 
-def _exact(vectors: Tensor, count: int) -> Neighbours:
+def _exact(vectors: Tensor, count: int, groups: Tensor, asked: Tensor) -> Neighbours:
     """All distances, a part of the images at a time."""
-    index = np.empty((len(vectors), count), dtype=np.int32)
-    similarity = np.empty((len(vectors), count), dtype=np.float32)
+    index = np.empty((len(asked), count), dtype=np.int32)
+    similarity = np.empty((len(asked), count), dtype=np.float32)
     size = max(1, min(ROWS_PER_CHUNK, MAX_DISTANCES // len(vectors)))
-    for begin in range(0, len(vectors), size):
-        rows = torch.arange(begin, min(begin + size, len(vectors)), device=vectors.device)
+    for begin in range(0, len(asked), size):
+        rows = asked[begin : begin + size]
         near = vectors[rows] @ vectors.T
-        near[rows - begin, rows] = -torch.inf
+        near.masked_fill_(groups[rows, None] == groups, -torch.inf)
         values, best = near.topk(count, dim=1)
         index[begin : begin + size] = best.cpu().numpy()
         similarity[begin : begin + size] = values.cpu().numpy()
     return Neighbours(index, similarity)
 
 
-def _by_cells(vectors: Tensor, count: int) -> Neighbours:
+def _by_cells(vectors: Tensor, count: int, groups: Tensor, asked: Tensor) -> Neighbours:
     """Distances to the images in the cells that are nearest to each; a cell is asked by all."""
     centres = cell_centres(vectors, max(1, len(vectors) // CELL_SIZE))
     probed = min(PROBED_CELLS, len(centres))
     cells = torch.cat(
         [(part @ centres.T).topk(probed).indices for part in vectors.split(ROWS_PER_CHUNK)]
     )
-    members, askers = _by_number(cells[:, 0], len(centres)), _by_number(cells, len(centres))
-    index = torch.full((len(vectors), count), -1, dtype=torch.int32, device=vectors.device)
+    members = _by_number(cells[:, 0], len(centres))
+    askers = _by_number(cells[asked], len(centres))
+    index = torch.full((len(asked), count), -1, dtype=torch.int32, device=vectors.device)
     similarity = torch.full(index.shape, -torch.inf, device=vectors.device)
     for there, asking in zip(members, askers, strict=True):
         others = vectors[there]
-        for rows in asking.split(max(1, MAX_DISTANCES // max(1, len(there)))):
+        for places in asking.split(max(1, MAX_DISTANCES // max(1, len(there)))):
+            rows = asked[places]
             near = vectors[rows] @ others.T
-            near[rows[:, None] == there] = -torch.inf
+            near.masked_fill_(groups[rows, None] == groups[there], -torch.inf)
             values, best = near.topk(min(count, len(there)), dim=1)
-            both = torch.cat([similarity[rows], values], dim=1)
-            similarity[rows], best_of_both = both.topk(count, dim=1)
-            numbers = torch.cat([index[rows], there[best].int()], dim=1)
-            index[rows] = numbers.gather(1, best_of_both)
-    few = (index < 0).any(dim=1).nonzero().flatten()
-    for row in few.tolist():  # among others that are all alike, cells may hold next to nothing
-        near = vectors @ vectors[row]
-        near[row] = -torch.inf
-        similarity[row], best = near.topk(count)
-        index[row] = best.int()
+            both = torch.cat([similarity[places], values], dim=1)
+            similarity[places], best_of_both = both.topk(count, dim=1)
+            numbers = torch.cat([index[places], there[best].int()], dim=1)
+            index[places] = numbers.gather(1, best_of_both)
+    few = similarity.isneginf().any(dim=1).nonzero().flatten()
+    if len(few):  # among others that are all alike, cells may hold next to nothing
+        found = _exact(vectors, count, groups, asked[few])
+        index[few] = torch.from_numpy(found.index).to(index)
+        similarity[few] = torch.from_numpy(found.similarity).to(similarity)
     return Neighbours(index.cpu().numpy(), similarity.cpu().numpy())
 
 
@@ -179,9 +209,11 @@ def vote(neighbours: Neighbours, labels: Labels, classes: int) -> NDArray[np.flo
     total = len(neighbours.index)
     found = np.full((total, classes), VOTE_FLOOR, dtype=np.float32)
     rows = np.arange(total)
-    nearest = neighbours.similarity[:, :1]
+    nearest = np.maximum(neighbours.similarity[:, 0], -1)  # minus infinity: there is none
     for place in range(neighbours.index.shape[1]):
-        weight = np.exp((neighbours.similarity[:, place] - nearest[:, 0]) / SIMILARITY_SCALE)
+        similarity = neighbours.similarity[:, place]
+        there = np.isfinite(similarity)
+        weight = np.exp(np.where(there, similarity - nearest, -np.inf) / SIMILARITY_SCALE)
         np.add.at(found, (rows, labels[neighbours.index[:, place]]), weight)
     found /= found.sum(axis=1, keepdims=True)
     return found

@@ -19,14 +19,17 @@ from torch import Tensor
 
 from josrc.data.noise import Labels
 from josrc.engine.planting import Likeness, count_to_plant, draw_errors
+from josrc.errors import UserError
 from josrc.verdicts.features import Held, label_probabilities
 from josrc.verdicts.findings import held_out_findings
+from josrc.verdicts.groups import without_others
 from josrc.verdicts.judge_run import Judgement, measure_by_planted
 from josrc.verdicts.neighbours import (
     Neighbours,
     count_voters,
     nearest_neighbours,
     neighbours_among,
+    neighbours_apart,
     vote,
 )
 from josrc.verdicts.rule import judge, least_noise_rate
@@ -55,11 +58,15 @@ Probabilities = NDArray[Any]
 
 
 def predict_labels(
-    features: NDArray[Any], given: Labels, classes: int, device: torch.device
+    features: NDArray[Any],
+    given: Labels,
+    classes: int,
+    device: torch.device,
+    groups: Labels | None = None,
 ) -> NDArray[Any]:
     """Probabilities of all classes that no image's own label had a say in, ``(N, classes)``."""
     neighbours = nearest_neighbours(features, count_voters(len(given), classes), device)
-    return predictions_of(features, neighbours, given, classes, device)
+    return predictions_of(features, neighbours, given, classes, device, groups)
 
 
 def predictions_of(
@@ -68,6 +75,7 @@ def predictions_of(
     labels: Labels,
     classes: int,
     device: str | torch.device = "cpu",
+    groups: Labels | None = None,
 ) -> Probabilities:
     """Probabilities of all classes, by neighbours and probe, ``(N, classes)``.
 
@@ -77,14 +85,22 @@ def predictions_of(
         labels: the given labels.
         classes: how many there are.
         device: where the probe is fitted.
+        groups: images of one group have no say in each other's; NaN where nobody else has the
+            label. None: every image is alone.
     """
     rows = torch.arange(classes, device=device).expand(len(labels), -1)
     points = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)
     known = torch.from_numpy(labels).to(device)
+    together = None if groups is None else torch.from_numpy(groups).to(device)
     probe, _ = label_probabilities(
-        points, known, rows, classes, shrinkage=_shrinkage(features.shape)
+        points, known, rows, classes, shrinkage=_shrinkage(features.shape), groups=together
     )
-    return _combine(vote(neighbours, labels, classes), probe.cpu().numpy())
+    if groups is not None:
+        neighbours = neighbours_apart(neighbours, features, groups, device)
+    found = _combine(vote(neighbours, labels, classes), probe.cpu().numpy())
+    if groups is not None:
+        found[without_others(groups, labels)] = np.nan
+    return found
 
 
 def predictions_of_others(
@@ -166,6 +182,10 @@ def judge_predictions(
     """
     total, classes = probabilities.shape
     known = np.flatnonzero(np.isfinite(probabilities).all(axis=1))
+    if not known.size:
+        raise UserError(
+            "Nothing can be said of any image: their features are no finite numbers. Scan again."
+        )
     share = min(TRIED_SHARE, MAX_TRIED / max(len(known), 1))
     likeness = Likeness.of(torch.from_numpy(probabilities[known]), torch.from_numpy(given[known]))
     count = count_to_plant(share, len(known))

@@ -26,6 +26,8 @@ def cases(world: World) -> Iterator[Case]:
             yield _case(world, option, f"npy {title}", "f.npy", npy(odd))
         for title, (name, text) in bombs("f.npy").items():
             yield _case(world, option, title, name, text)
+        for title, text in _tables(array).items():
+            yield _case(world, option, f"CSV {title}", "f.csv", text)
         for title, text in _parquets(array).items():
             yield _case(world, option, f"parquet {title}", "f.parquet", text)
         for name, text in (
@@ -35,6 +37,12 @@ def cases(world: World) -> Iterator[Case]:
             ("f.txt", b"x"),
         ):
             yield _case(world, option, f"as {name}", name, text)
+    kept = (world.scan / "features.safetensors").read_bytes()
+    for title, changed in [("", kept), *mutants(kept, 16, "kept features")]:
+        yield _case(world, "features", f"of a scan {title}", "f.safetensors", changed)
+    for title, odd in _groups(len(np.load(good["features"]))).items():
+        touch = _changed(world, "groups.npz", npz(group=odd))
+        yield Case("scans", f"groups {title}", ("audit", "run"), touch, ("out", "run"))
     for name in (
         "features.safetensors",
         "samples.npz",
@@ -77,11 +85,32 @@ def _odd(array: Any) -> dict[str, Any]:
     return {
         "short": array[:-1], "long": np.concatenate([array, array]), "vector": array[:, 0], "3-d": array[None], "empty": array[:0],
         "no columns": array[:, :0], "one column": array[:, :1], "zeros": array * 0, "nan": array * np.nan, "one nan": one, "inf": array * np.inf,
-        "huge": array * np.float32(1e38), "tiny": array * np.float32(1e-40), "negative": -array, "integers": array.astype(int), "complex": array * 1j, "text": array.astype(str),
+        "huge": array * np.float32(1e37), "tiny": array * np.float32(1e-40), "negative": -array, "integers": array.astype(int), "complex": array * 1j, "text": array.astype(str),
         "bool": array > 0.5, "objects": array.astype(object), "pickle": np.array([[Touch()] * 3] * 36, object), "half": array.astype(np.float16),
         "double": array.astype(float), "fortran": np.asfortranarray(array), "big endian": array.astype(">f4"), "constant": array * 0 + 1, "wide": np.tile(array, (1, 500)),
         "structured": np.zeros(36, [("a", float)]), "times": array.astype("M8[s]"),
     }  # fmt: skip
+
+
+def _groups(count: int) -> dict[str, Any]:
+    some = np.arange(count)
+    return {
+        "right": some // 2, "one": some * 0, "short": some[1:], "negative": -some, "beyond": some + 1, "floats": some / 2,
+        "nan": some * np.nan, "2-d": some[None], "text": some.astype(str), "objects": some.astype(object),
+    }  # fmt: skip
+
+
+def _tables(array: Any) -> dict[str, bytes]:
+    columns = [f"c{n}" for n in range(array.shape[1])]
+    lines = [",".join(map(str, row)) for row in array.tolist()]
+    head = ",".join(columns)
+    good = "\n".join([head, *lines]).encode()
+    made = {
+        "good": good, "empty": b"", "a head": head.encode(), "no head": "\n".join(lines).encode(), "empty cells": good.replace(b"0.", b""),
+        "two ids": "\n".join([f"id,{head}", *(f"1,{line}" for line in lines)]).encode(), "one column twice": good.replace(b"c1", b"c0", 1),
+        "a long cell": good + b"," * 10**6, "utf-16": good.decode().encode("utf-16"), "quotes": good.replace(b"\n", b'\n"', 1), "NUL": good.replace(b"c0", b"c\0", 1),
+    }  # fmt: skip
+    return made | {f"mutant {title}": changed for title, changed in mutants(good, 8, "CSV")}
 
 
 def _parquets(array: Any) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from josrc._console import clipped
 from josrc._io import is_url
+from josrc._reading import regular_below
 from josrc.config import HUB, DataConfig, DataKind
 from josrc.data.image_files import HubImages
 from josrc.data.readers._extras import library
@@ -47,7 +48,9 @@ def read_hub(name: str, config: DataConfig) -> Table:
         if config.path is None:
             loaded = datasets.load_dataset(name.removeprefix(HUB))
         else:
-            loaded = datasets.load_from_disk(name)
+            loaded = datasets.load_from_disk(str(regular_below(config.path)))
+    except UserError:
+        raise
     except Exception as error:  # network, hub and files fail in many ways
         raise UserError(f"{name} can't be loaded: {sentence(error)}") from None
     parts = dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
@@ -57,7 +60,7 @@ def read_hub(name: str, config: DataConfig) -> Table:
         if part.lower() in SPLITS:
             kinds = kinds or columns_of(rows.column_names, config, name)
             _check_columns(rows.features, kinds, f"{name}, split '{part}'", datasets)
-            _add_hub_rows(found, rows, part, kinds, name)
+            _add_hub_rows(found, rows, part, kinds, name, whole_labels=config.whole_labels)
             used.append(rows)
     if not used:
         raise UserError(f"{name} has no split 'train' (it has: {', '.join(parts)}).")
@@ -96,11 +99,17 @@ def _check_columns(features: Any, columns: dict[str, str], where: str, datasets:
 
 
 def _add_hub_rows(
-    found: TableBuilder, rows: Any, part: str, columns: dict[str, str], name: str
+    found: TableBuilder,
+    rows: Any,
+    part: str,
+    columns: dict[str, str],
+    name: str,
+    *,
+    whole_labels: bool,
 ) -> None:
     names = getattr(rows.features[columns["label"]], "names", None)
     for number, cell in enumerate(map(whole, rows[columns["label"]])):
-        listed = listed_label(cell) if isinstance(cell, list) else None
+        listed = None if whole_labels else listed_label(cell)
         if listed is not None and len(listed) > 1:
             raise refuse_several(f"{name}, row {number:,} of split '{part}'", str(cell), 1)
         label = cell if listed is None else (listed or [None])[0]

@@ -24,6 +24,7 @@ from josrc.verdicts.judge_run import (
     nothing_stands_out,
     unlearned_warning,
 )
+from josrc.verdicts.scope import scope_sentences
 
 # Rows and columns of the matrix of confusions, and lines of the lists beside and above it.
 MATRIX_CLASSES, MAX_LISTED_PAIRS, MAX_LISTED_CLASSES = 12, 10, 200
@@ -73,6 +74,8 @@ def overview(
 ) -> dict[str, Any]:
     """The first screen: what was trained, how well, what is wrong, and what to do about it."""
     rows, scanned = folder.read_metrics(), config.method.name == SCAN
+    if ended is None and folder.summary.is_file():
+        ended = folder.read_summary()
     data = config.data
     drawn = (
         f", labels '{data.noise}'"
@@ -84,6 +87,7 @@ def overview(
         "run": folder.path.absolute().name,
         "method": "Scan" if scanned else get_method(config.method.name).title,
         "scanned": scanned,
+        "judged": audit.get("judged", ""),
         "trained_on": data.name + noise,
         "model": config.model.name,
         "epochs": config.epochs,
@@ -104,6 +108,7 @@ def overview(
         "classes": noisiest(audit["classes"]),
         "class_count": len(audit["classes"]),
         "steps": next_steps(folder, config, audit, ended),
+        "not_judged": [] if ended is None else scope_sentences({**ended, "skipped": 0}),
     }
 
 
@@ -237,8 +242,6 @@ def next_steps(
     steps = []
     if config.method.name != SCAN and len(folder.read_metrics()) < config.epochs:
         steps.append({"text": "Let the run finish.", "command": f"josrc resume {path}"})
-    if ended is None and folder.summary.is_file():
-        ended = folder.read_summary()
     warning = ended_badly(ended) if ended and config.method.name != SCAN else None
     if warning:
         steps.append({"text": f"{warning} See the curves, and train again."})
