@@ -135,6 +135,10 @@ def test_a_key_of_another_method_is_unknown() -> None:
         ("method.variant=all", r"method\.variant='all' is not valid\. Did you mean 'full'"),
         ("method.warm_up=-1", r"method\.warm_up=-1: .*greater than or equal to 0"),
         ("views=small", r"views='small'"),
+        ("model.name='hf-hub:'", r"model\.name='hf-hub:'"),
+        ("model.name='hf-hub:../../x'", r"model\.name='hf-hub:\.\./\.\./x'"),
+        ("model.name='hf-hub:a/b@c@d'", r"model\.name='hf-hub:a/b@c@d'"),
+        ("model.name=local-dir:/tmp", r"model\.name='local-dir:/tmp'"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_key_and_value(pair: str, message: str) -> None:

@@ -21,6 +21,7 @@ from josrc.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 MEETING = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1", **MEETING}
 
 
 @pytest.mark.parametrize(
@@ -86,11 +87,21 @@ def test_launchers_say_which_process_this_is(told: dict[str, str], expected: Pla
             {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "WORLD_SIZE": "4", **MEETING},
             "WORLD_SIZE=4, but SLURM_NTASKS=2",
         ),
+        (SRUN | {"SLURM_NODEID": "one"}, "SLURM_NODEID='one' is not a whole number"),
+        (SRUN | {"SLURM_NODEID": "-1"}, "SLURM_NODEID=-1 is not possible"),
+        (SRUN | {"SLURM_LOCALID": "2"}, "SLURM_LOCALID=2 is not possible with 2 processes"),
+        (SRUN | {"MASTER_PORT": "0"}, "MASTER_PORT=0: a port is a number"),
+        (SRUN | {"MASTER_PORT": "http"}, "MASTER_PORT='http' is not a whole number"),
     ],
 )
 def test_what_makes_no_sense_is_an_error(told: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         find_place(told)
+
+
+def test_a_step_of_endless_nodes_takes_no_memory() -> None:
+    tasks = {"SLURM_STEP_TASKS_PER_NODE": "2(x999999999999)", "SLURM_NODEID": "1"}
+    assert find_place(SRUN | tasks) == Place(1, 2, 1, 2)
 
 
 def test_the_place_is_asked_when_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +172,7 @@ def free_port() -> int:
 def by_torchrun(out: Path) -> None:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     subprocess.run(
-        [sys.executable, *launcher, *command(out)], env=clean_environment(), check=True, timeout=300
+        [sys.executable, *launcher, *command(out)], env=clean_environment(), check=True, timeout=900
     )
 
 
@@ -177,7 +188,7 @@ def by_variables(out: Path, rank: str, world: str) -> None:
         )
         for number in range(2)
     ]
-    outputs = [process.communicate(timeout=300)[0] for process in started]
+    outputs = [process.communicate(timeout=900)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert "epoch 2/2" in outputs[0]
     assert not outputs[1], "one process speaks"
@@ -186,7 +197,7 @@ def by_variables(out: Path, rank: str, world: str) -> None:
 def by_ray(out: Path) -> None:
     """In a process of its own: Ray leaves threads and sockets behind."""
     program = [str(ROOT / "tests" / "ray_train.py"), str(out)]
-    subprocess.run([sys.executable, *program], env=clean_environment(), check=True, timeout=300)
+    subprocess.run([sys.executable, *program], env=clean_environment(), check=True, timeout=900)
 
 
 def metrics(run: Path) -> list[str]:

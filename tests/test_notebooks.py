@@ -26,7 +26,7 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
     notebook = nbformat.read(DOCS / name, as_version=4)
     client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
     return printed(notebook)

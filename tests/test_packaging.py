@@ -121,7 +121,7 @@ def test_the_wheel_installs_and_runs_in_an_environment_of_its_own(tmp_path: Path
     def run(*words: str | Path, cwd: Path = tmp_path) -> str:
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         done = subprocess.run(
-            words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
+            words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

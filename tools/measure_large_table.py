@@ -54,7 +54,8 @@ indexed(pathlib.Path(sys.argv[1]) / "audit")
 REQUESTS = """
 import json, pathlib, sys, time
 begun = time.monotonic()
-from josrc.review.decisions import Filter, Store
+from josrc.review.decisions import Store
+from josrc.review.queues import Filter
 store = Store(pathlib.Path(sys.argv[1]) / "audit")
 taken = {"open": time.monotonic() - begun}
 def timed(name, ask):

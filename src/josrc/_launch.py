@@ -77,6 +77,15 @@ def find_place(environment: Mapping[str, str] | None = None) -> Place:
             "first one, and MASTER_PORT to a free port there. If each of them is a run of its own, "
             "set WORLD_SIZE=1."
         )
+    if place.world > 1 and "MASTER_PORT" in told:
+        port = _number("MASTER_PORT", told)
+        if not 0 < port < 2**16:
+            raise UserError(f"MASTER_PORT={port}: a port is a number from 1 to 65535.")
+    if not 0 <= place.local_rank < place.local_world:
+        raise UserError(
+            f"{launcher.local_rank}={place.local_rank} is not possible with {place.local_world} "
+            "processes on this machine: they count from 0."
+        )
     return place
 
 
@@ -119,16 +128,20 @@ def _number(key: str, told: Mapping[str, str]) -> int:
     try:
         return int(told[key])
     except ValueError:
-        raise UserError(f"{key}={told[key]!r} is not a whole number.") from None
+        raise UserError(f"{key}={repr(told[key])[:80]} is not a whole number.") from None
 
 
 def _tasks_here(told: Mapping[str, str], world: int) -> int:
     """Tasks on this node, of ``2(x3),1``: two on each of three nodes, and one on the fourth."""
-    nodes: list[int] = []
+    here = _number("SLURM_NODEID", told) if "SLURM_NODEID" in told else 0
+    if not 0 <= here < world:
+        raise UserError(f"SLURM_NODEID={here} is not possible with {world} tasks.")
+    behind = 0
     for tasks, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", told.get(SRUN.local_world, "")):
-        nodes += [int(tasks)] * int(times or 1)
-    here = int(told.get("SLURM_NODEID", "0"))
-    return nodes[here] if here < len(nodes) else world
+        behind += int(times or 1)
+        if here < behind:
+            return int(tasks)
+    return world
 
 
 @contextmanager

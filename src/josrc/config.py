@@ -286,10 +286,16 @@ class ViewConfig(Section):
     )
 
 
+# A name of timm's, or of the Hugging Face hub: an owner, a repository and its revision.
+MODEL_NAME = r"^(hf-hub:)?\w[\w.-]*(/\w[\w.-]*)?(@\w[\w.-]*)?$"
+
+
 class ModelConfig(Section):
     """The network: ``cnn7``, ``preactresnet18`` or any timm name, and the head on top of it."""
 
-    name: str = Field("cnn7", description="cnn7, preactresnet18, or any timm model")
+    name: str = Field(
+        "cnn7", pattern=MODEL_NAME, description="cnn7, preactresnet18, or any timm model"
+    )
     # The published Jo-SRC code puts a two-layer head on every backbone; the paper is silent.
     head: Literal["linear", "mlp"] = Field("mlp", description="one layer on top, or two")
     width: float = Field(

@@ -74,7 +74,7 @@ class World:
             stop = EventCounter(
                 self.cut, kill_at=number, act=lambda: os.kill(os.getpid(), signal.SIGTERM)
             )
-            ended = self._execute(("train", str(self.data), *words, "--out", "cut"), stop.install)
+            ended = self.execute(("train", str(self.data), *words, "--out", "cut"), stop.install)
             metrics = self.cut / "metrics.csv"
             lines = metrics.read_text().splitlines() if metrics.is_file() else []
             if ended.code == 128 + signal.SIGTERM and len(lines) in (2, 3):
@@ -83,12 +83,13 @@ class World:
 
     def josrc(self, *arguments: str, before: Callable[[], None] | None = None) -> str:
         """Run a command that must succeed."""
-        ended = self._execute(arguments, before)
+        ended = self.execute(arguments, before)
         if ended.code != 0:
             raise RuntimeError(f"josrc {' '.join(arguments)}: {ended.code} {ended.error[-3000:]}")
         return ended.out
 
-    def _execute(self, arguments: tuple[str, ...], before: Callable[[], None] | None) -> Any:
+    def execute(self, arguments: tuple[str, ...], before: Callable[[], None] | None = None) -> Any:
+        """Run a command, however it ends."""
         environment = self.environment(self.base)
         return execute(
             arguments, self.base, before=before, environment=environment, limit=300, largest=4096
@@ -146,6 +147,25 @@ def content(name: str, text: bytes | str) -> Callable[[Path], Path]:
         return target
 
     return put
+
+
+def in_parts(world: World) -> Path:
+    """The run with its verdicts in parquet parts, as those of millions of images are."""
+    run = world.files / "run-in-parts"
+    if not run.is_dir():
+        in_child(lambda: _write_parts(world.run, run))
+    return run
+
+
+def _write_parts(source: Path, run: Path) -> None:
+    from josrc.verdicts.table import VERDICT_COLUMNS, read_verdicts
+    from josrc.verdicts.table_parts import NUMBERS, write_parts
+
+    shutil.copytree(source, run)
+    frames = read_verdicts(source / "audit" / "verdicts.csv")
+    some = (frame.astype(dict.fromkeys(NUMBERS, float)) for frame in frames)
+    write_parts(run / "audit" / "verdicts", VERDICT_COLUMNS, some)
+    (run / "audit" / "verdicts.csv").unlink()
 
 
 def in_child(function: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ from josrc.bench.paper import (
     TABLES,
     Cell,
 )
-from josrc.bench.plan import EARLIER, SUITES, plan_runs, request
+from josrc.bench.plan import EARLIER, GROUPS, SUITES, find_suite, plan_runs, request
 from josrc.bench.results import AUDIT, ResultKey, load_results
 from josrc.bench.tables import FOLDERS
 from josrc.errors import UserError
@@ -176,6 +176,21 @@ def test_a_wrong_name_is_explained(
         plan_runs(suite, methods, cells, 1)
 
 
+@pytest.mark.parametrize("suite", [*SUITES, *GROUPS])
+def test_a_run_trains_what_its_key_says(suite: str) -> None:
+    lengths = {"augmented": 200, "plain": 200, "short": 100, "preact": 100}
+    for recipe in find_suite(suite).recipes:
+        for key in plan_runs(suite, None, None, 2, recipe):
+            config = configure(key.data, **request(key))
+            noise = config.data.noise.replace("block", "asymmetric")
+            found = (config.data.name, noise, config.method.name, config.recipe, config.seed)
+            own = key.recipe.partition("-")[0]
+            assert found == (key.data, key.cell.noise, key.method, own, key.seed), key.path
+            assert noise == "none" or config.data.rate == key.cell.rate, key.path
+            if key.data.startswith("cifar"):
+                assert config.epochs == lengths[own], key.path
+
+
 def test_ours_runs_both_tables_side_by_side_and_the_method_first() -> None:
     keys = plan_runs("ours", None, None, 1)
     halves = [plan_runs(name, None, None, 1) for name in ("ours-c", "ours-o")]
@@ -213,10 +228,16 @@ def test_parts_are_left_out_on_noise_that_no_table_has() -> None:
     assert {config.epochs for config in asked} == {100}
     assert not {key.cell for key in keys} & set(CELLS)
     whole = asked[0].method.model_dump()
-    for key, config in zip(keys[2:], asked[2:], strict=True):
+    for key, config in zip(keys, asked, strict=True):
         found = config.method.model_dump()
         changed = {name for name in whole if found[name] != whole[name]}
-        assert len(changed) == 1, key
+        assert len(changed) == (key.recipe != "short"), key
+    (chosen,) = plan_runs("ablation-posterior", None, ["symmetric-0.7"], 1, rows=["short-closed"])
+    assert request(chosen)["layers"][-1] == {"method": {"foreign": False}}
+    (opened,) = plan_runs("ablation-posterior-o", None, None, 1, rows=["short"])
+    assert (opened.data, opened.suite) == ("cifar80n-o", "ablation-posterior")
+    with pytest.raises(UserError, match=r"Unknown row 'short-open'.*short-closed"):
+        plan_runs("ablation-posterior", None, None, 1, rows=["short-open"])
     short = configure("cifar100n-c", recipe="short", noise="symmetric", rate=0.2)
     long = configure("cifar100n-c", noise="symmetric", rate=0.2)
     assert short.optimizer.decay_start * 2 == long.optimizer.decay_start

@@ -305,3 +305,30 @@ def test_rendering_twice_gives_the_same_bytes(
     for name in pictures:
         assert f"](figures/{name}.png)" in page.read_text()
         assert f"](figures/{name}.csv)" in page.read_text()
+
+
+def test_posterior_has_a_figure_beside_josrc_once_it_was_run(
+    tmp_path: Path, put_result: PutResult
+) -> None:
+    cell = "cifar100n-c-symmetric-0.8"
+    metrics = {"metrics": {"epoch": [1, 2], "test_accuracy": [20.0, 40.0]}}
+    put_result(f"ours/{cell}/posterior/short", epochs=100, **metrics)
+    assert not [f for f in figures_of(load_results(tmp_path, FOLDERS)) if f.number is None]
+    put_result(f"ours/{cell}/posterior/augmented", **metrics)
+    put_result(f"table1/{cell}/josrc/augmented", **metrics)
+    put_result(f"table1/{cell}/standard/augmented", **metrics)
+    results = load_results(tmp_path, FOLDERS)
+    (figure,) = (f for f in figures_of(results) if f.number is None)
+    assert figure.name == "ours-cifar100n-c"
+    assert figure.title == "Test accuracy of Posterior on CIFAR100N-C (not in the paper)"
+    panel = next(p for p in figure.panels if p.key == "symmetric-0.8")
+    lines = {line.entry.method: line for line in lines_of(figure, panel, results)}
+    assert lines.keys() == {"posterior", "dividemix", "josrc"}
+    assert [point.mean for point in lines["posterior"].points] == [20, 40]
+    assert missing(list(lines.values())) == "not run: DivideMix"
+    write_figure(figure, results, tmp_path)
+    assert (tmp_path / "ours-cifar100n-c.png").is_file()
+    page = render(results)
+    assert "| Posterior | 200 | not run | not run | 50.00 (n=1) | not run |" in page
+    assert "### Test accuracy of Posterior on CIFAR100N-C (not in the paper)" in page
+    assert "## Posterior and its peers on cifar10n (not in the paper)" in page

@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from bench_results import PutResult
 from josrc._console import duration
 from josrc.bench import plan
 from josrc.bench import suite as suite_module
+from josrc.bench.paper import CELLS
 from josrc.bench.progress import SuiteProgress
 from josrc.bench.render import render
 from josrc.bench.results import ResultKey, load_results
@@ -260,6 +262,34 @@ def test_the_ablation_trains_its_variants_and_leaves_table_2_its_own(
     }
     again = run(tmp_path, cells=["symmetric-0.2"])
     assert "table2: 1 runs, 1 of them already done" in again
+
+
+@pytest.mark.usefixtures("small_cifar")
+def test_a_group_trains_each_run_on_the_data_of_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = {}
+
+    def note(self: Trainer) -> None:
+        place = self.folder.path.relative_to(tmp_path / "runs/trial").as_posix()
+        assert self.source.true is not None
+        wrong = float(np.mean(self.source.given != self.source.true))
+        trained[place] = self.source.name, self.source.closed, len(self.source.given), wrong
+        raise TrainingFailedError("to save time")
+
+    monkeypatch.setattr(Trainer, "_train_epoch", note)
+    run(tmp_path, suite="ours", methods=["posterior"], cells=None)
+    expected = {
+        f"ours/{data}-{cell.key}/posterior/{recipe}/seed-0": (data, closed, 200)
+        for data, closed in (("cifar100n-c", 100), ("cifar80n-o", 80))
+        for cell in CELLS
+        for recipe in ("augmented", "short")
+    }
+    assert {place: found[:3] for place, found in trained.items()} == expected
+    for place, (*_, closed, _, wrong) in trained.items():
+        rate = float(place.split("/")[1].rsplit("-", 1)[1])
+        foreign = 1 - closed / 100  # whatever they are given is wrong
+        assert wrong == pytest.approx(foreign + (1 - foreign) * rate, abs=0.1), place
 
 
 class Asked:

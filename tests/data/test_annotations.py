@@ -96,6 +96,7 @@ def test_other_manifests_have_annotators_too(tmp_path: Path, suffix: str) -> Non
     ("text", "options", "words"),
     [
         (LONG + "a.png,cat,ann\n", {"annotator_column": "who"}, "'ann' labels a.png twice"),
+        (LONG, {"annotator_columns": ["who", "who"]}, "--annotator-columns names 'who' twice"),
         (LONG, {"annotator_column": "whom"}, "no column 'whom'. Did you mean 'who'"),
         (WIDE, {"annotator_columns": ["ann", "bop"]}, "no column 'bop'. Did you mean 'bob'"),
         ("path,label,who\na,x,ann\nb,y,ann\n", {"annotator_column": "who"}, "one annotator, 'ann'"),

@@ -327,5 +327,5 @@ def test_arrays_in_one_file_do_as_well(tmp_path):
     assert source.class_names[3] == "class 3"
     assert (source.images.tiles(np.arange(30)) == images).all()
     assert len(source.test_labels) == 10
-    with pytest.raises(UserError, match="lacks 'aggregate'"):
+    with pytest.raises(UserError, match="but no array 'aggregate'"):
         load("cifar10n", tmp_path, "aggregate")

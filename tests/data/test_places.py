@@ -21,7 +21,7 @@ from josrc._io import located, seen_from, split_member
 from josrc.config import DataKind
 from josrc.data import parquet_rows, remote
 from josrc.data.decode import UnreadableImageError
-from josrc.data.readers import read_table
+from josrc.data.readers import list_images, read_table
 from josrc.data.readers.other_columns import other_columns
 from josrc.data.readers.places import check_inside, expand
 from josrc.data.registry import describe_data, kind_of
@@ -29,35 +29,15 @@ from josrc.data.workers import DecodingPool
 from josrc.errors import UserError
 from josrc.review.images import ReviewImages
 from josrc.runs.snapshot import open_run
+from packed import COLOURS, picture, write_tar
 
 fsspec = pytest.importorskip("fsspec")
-COLOURS = {"rose": (200, 40, 40), "tulip": (40, 60, 200)}
-
-
-def picture(label: str, number: int) -> bytes:
-    """A small picture in the colour of its class; no two are alike."""
-    pixels = np.random.default_rng(number).integers(0, 60, (40, 40, 3))
-    pixels[number % 12 : number % 12 + 20, 5:25] = COLOURS[label]
-    content = io.BytesIO()
-    Image.fromarray(pixels.astype(np.uint8)).save(content, "PNG")
-    return content.getvalue()
 
 
 def labelled(count: int = 24) -> list[tuple[str, bytes]]:
     """Labels and pictures; the first label is wrong."""
     found = [(list(COLOURS)[n % 2], picture(list(COLOURS)[n % 2], n)) for n in range(count)]
     return [("tulip", found[0][1]), *found[1:]]
-
-
-def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
-    """A tar of these files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as archive:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
 
 
 def shards(folder: Path) -> Path:
@@ -401,6 +381,8 @@ def test_too_large_an_object_is_not_fetched(
     ("place", "told"),
     [
         ("http://example.org/list.csv", "does not open http://"),
+        ("s3://", "s3:// names no bucket: s3://BUCKET/PATH"),
+        ("s3:///list.csv", "names no bucket"),
         ("s3://ann:secret@bucket/list.csv", "leave the password out"),
         ("memory://nowhere/list.csv", "there is no such object or bucket"),
         ("memory://nowhere/list.txt", "behind an address josrc reads manifests"),
@@ -450,6 +432,23 @@ def check_applied(run: Path, out: Path, contents: list[bytes]) -> None:
 
 
 @pytest.mark.slow
+def test_predict_reads_what_lies_in_tar_and_parquet_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards(tmp_path / "tars")
+    hugging_face(tmp_path / "flowers.parquet")
+    monkeypatch.chdir(tmp_path)
+    for place, first in (("tars", "tars/0000.tar#0.png"), ("flowers.parquet", "flowers.parquet#0")):
+        images, left_out = list_images([Path(place)])
+        assert not left_out
+        assert len(images) == 24
+        assert images.names[0] == first
+        assert images.content(0) == labelled()[0][1]
+    listed = tmp_path / "list.csv"
+    listed.write_bytes(manifest_of(["tars/0000.tar#0.png"], ["rose"]))
+    assert list_images([listed])[0].content(0) == labelled()[0][1]
+
+
 @pytest.mark.parametrize("kind", ["tar", "parquet", "memory"])
 def test_from_shards_and_addresses_to_the_corrected_data_set(
     kind: str, tmp_path: Path, memory: Callable[[str, bytes], str]

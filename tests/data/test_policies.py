@@ -19,6 +19,7 @@ from josrc.data.policies import (
     RANDAUGMENT,
     Choice,
     augment,
+    autoaugment_table,
     moved,
     recoloured,
 )
@@ -106,7 +107,7 @@ def test_every_sub_policy_is_drawn_with_its_probabilities() -> None:
     from josrc.data.policies import _autoaugment
 
     draws = torch.rand(100_000, 6, generator=torch.Generator().manual_seed(0))
-    chosen = _autoaugment(draws)
+    chosen = _autoaugment(draws, autoaugment_table())
     policy = (draws[:, 0] * len(AUTOAUGMENT)).long()
     assert chisquare(policy.bincount()).pvalue > 0.001
     for number, pair in enumerate(AUTOAUGMENT):
@@ -124,7 +125,7 @@ def test_two_operations_follow_each_other() -> None:
     draws = torch.zeros(COUNT, 6)
     # Both upwards: nothing that the first moves out of the picture comes back by the second.
     draws[:, 0], draws[:, 3] = 3.5 / len(AUTOAUGMENT), 0.9
-    found = augment(IMAGES, draws, "autoaugment").permute(0, 2, 3, 1).numpy()
+    found = augment(IMAGES, draws, autoaugment_table()).permute(0, 2, 3, 1).numpy()
     expected = []
     space = AUTO._augmentation_space(LEVELS + 1, (SIDE, SIDE))
     for picture in PICTURES:
@@ -155,6 +156,6 @@ def test_a_strong_view_of_a_policy_spares_the_first(policy: str, channels: int) 
 
 def test_each_image_of_a_batch_is_changed_as_it_is_alone() -> None:
     draws = torch.rand(COUNT, 6, generator=torch.Generator().manual_seed(2))
-    together = augment(IMAGES, draws, "randaugment")
-    alone = [augment(IMAGES[i : i + 1], draws[i : i + 1], "randaugment") for i in range(COUNT)]
+    together = augment(IMAGES, draws, None)
+    alone = [augment(IMAGES[i : i + 1], draws[i : i + 1], None) for i in range(COUNT)]
     torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1)

@@ -164,6 +164,10 @@ def test_several_categories_of_coco_are_refused(
         ('{"images": []}', "is not COCO: it has no 'annotations'"),
         ('{"images"', "can't be read as COCO"),
         (
+            '{"images": [{"id": 1}], "categories": [], "annotations": []}',
+            "is not COCO: images.0.file_name: Field required",
+        ),
+        (
             '{"images": [{"id": 1, "file_name": "0.png"}], "categories": [], '
             '"annotations": [{"image_id": 1, "category_id": 3}]}',
             "an annotation is of category 3, which is not in the file",

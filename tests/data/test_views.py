@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,11 @@ from scipy.stats import chisquare
 from torch.nn import functional as F
 
 from josrc.config import ViewConfig
+from josrc.data.registry import open_source
 from josrc.data.views import Normalise, ResizedView, WeakView, create_view, recolour
+from josrc.engine.frozen import gather_features
+from josrc.engine.state import TrainState
+from josrc.runs.start import configure
 
 CPU = torch.device("cpu")
 
@@ -205,3 +211,30 @@ def test_a_strong_view_may_spare_the_first() -> None:
     assert (second != plain_second).flatten(1).any(dim=1).all()
     assert second.min() >= 0
     assert second.max() <= 255
+
+
+# --- views of which features are stored ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "stored", "strong"), [("posterior", 4, 2), ("josrc", 4, 0)])
+def test_the_strong_view_of_a_head_is_another_than_its_weak_one(
+    method: str, stored: int, strong: int, tmp_path: Path
+) -> None:
+    layers = [{"model": {"train": "head"}, "views": {"stored": stored, "pad": 0, "flip": False}}]
+    config = configure("digits-o", noise="symmetric", rate=0.2, method=method, layers=layers)
+    whole = open_source(config.data)
+    source = whole.take(np.arange(60))
+    state = TrainState(config, source, torch.device("cpu"))
+    gather_features(state, config, source, tmp_path / "kept", lambda: None, lambda text: None)
+    tiles = state.loader.tiles
+    # Without padding and mirroring all weak views are the image itself.
+    same = (tiles == tiles[:, :1]).all(dim=2).float().mean(dim=0)
+    assert same[: stored - strong].tolist() == [1.0] * (stored - strong)
+    assert (same[stored - strong :] < 0.8).all()
+
+    state.begin_epoch(config, 0)
+    batch = state.loader.fetch(60)
+    first, second = batch.images.chunk(2)
+    weak = tiles[batch.index, 0].float()
+    assert torch.equal(first, weak)
+    assert torch.equal(second, weak) == (not strong)

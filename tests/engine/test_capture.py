@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from josrc.data.loaders import Batch
 from josrc.data.registry import open_source
@@ -53,6 +54,36 @@ def test_a_step_compiles_without_breaks_and_agrees_with_eager(method: str) -> No
         traced.train_step(size, forward if size == 128 else None)
     for name, value in plain.tensors().items():
         torch.testing.assert_close(traced.tensors()[name], value, msg=name)
+
+
+class HostTraffic(TorchDispatchMode):
+    """Notes what a step takes from the host, and what it asks of the data."""
+
+    FORBIDDEN = ("lift_fresh", "nonzero", "masked_select", "_unique2", "unique_dim")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        by_mask = name == "index" and any(i is not None and i.dtype == torch.bool for i in args[1])
+        if name in self.FORBIDDEN or by_mask:
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("method", ["josrc", "posterior", "sed", "dividemix"])
+def test_a_step_takes_nothing_from_the_host_and_no_shape_from_the_data(method: str) -> None:
+    # Either ends a capture, which no CPU does: the last, smaller batch is captured as it is.
+    built = state(method, "cpu")
+    with HostTraffic() as traffic:
+        built.forward(28).backward()
+        with torch.no_grad():
+            built.method.after_update()
+        assert traffic.found == []
+        torch.tensor([1.0])
+    assert traffic.found == ["lift_fresh"]
 
 
 @pytest.mark.gpu

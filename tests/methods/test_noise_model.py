@@ -185,3 +185,18 @@ def test_even_noise_is_forgotten_slowly() -> None:
     learned_by_heart = opinions_of(given, 1.0)
     second = fit_noise_model(learned_by_heart, label, first)
     assert second.even.item() == pytest.approx(0.99 * first.even.item())
+
+
+def test_right_labels_that_are_learned_leave_the_others_their_class() -> None:
+    true, given, _ = samples("symmetric", 0.4)
+    label, opinions = torch.from_numpy(given), opinions_of(true, 0.7)
+    first = fit_noise_model(opinions, label, None)
+    right = torch.from_numpy(true == given)[:, None]
+    # A network grows sure of samples with right labels, which so gather at the upper end.
+    learned = torch.where(right, aligned(opinions, 3.0, torch.zeros(CLASSES)), opinions)
+    alone = fit_noise_model(learned, label, None)
+    model = fit_noise_model(learned, label, first)
+    assert alone.foreign.mean() > 2 * first.foreign.mean()
+    assert model.foreign.mean() <= first.foreign.mean() / 0.99 + 1e-6
+    assert model.even.item() == pytest.approx(0.4 * CLASSES / (CLASSES - 1), abs=0.04)
+    assert (believe(model, learned, label).none > 0.5).float().mean() < 0.02

@@ -68,7 +68,9 @@ def sop_losses(predicted, u, v, given):
     corrected = (predicted + lifted - lowered.detach()).clamp(min=1e-4)
     corrected = corrected / corrected.sum(dim=1, keepdim=True)
     hard = nn.functional.one_hot(predicted.argmax(dim=1), CLASSES)
-    return -(given * corrected.log()).sum() + (hard + lifted - lowered - given).square().sum()
+    entropy = -(given * corrected.log()).sum()
+    balance = -0.1 * corrected.mean(dim=0).log().mean() * SIZE
+    return entropy + balance + (hard + lifted - lowered - given).square().sum(), corrected
 
 
 def test_sop_moves_its_numbers_along_their_gradients() -> None:
@@ -76,8 +78,10 @@ def test_sop_moves_its_numbers_along_their_gradients() -> None:
     v = torch.tensor(GENERATOR.normal(scale=0.5, size=(SIZE, CLASSES)), requires_grad=True)
     predicted = torch.tensor(softmax(WEAK, axis=1))
     given = nn.functional.one_hot(torch.tensor(LABEL), CLASSES).double()
-    wanted = torch.autograd.grad(sop_losses(predicted, u, v, given), (u, v))
-    found = gradients(predicted, u.detach(), v.detach(), given)
+    loss, corrected = sop_losses(predicted, u, v, given)
+    wanted = torch.autograd.grad(loss, (u, v))
+    lift = 0.1 / CLASSES / corrected.detach().mean(dim=0)
+    found = gradients(predicted, u.detach(), v.detach(), given, lift)
     for mine, theirs in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
 
@@ -93,7 +97,7 @@ def test_sop_lets_a_sample_explain_its_label_itself() -> None:
     corrected /= corrected.sum(axis=1, keepdims=True)
     entropy = -np.log(corrected[ROWS, LABEL]).mean()
     divergence = predicted * (log_softmax(WEAK, axis=1) - log_softmax(STRONG, axis=1))
-    balance = -np.log(CLASSES) - np.log(predicted.mean(axis=0)).mean()
+    balance = -np.log(CLASSES) - np.log(corrected.mean(axis=0)).mean()
     expected = entropy + 0.9 * divergence.sum(axis=1).mean() + 0.1 * balance
     assert loss.item() == pytest.approx(expected, rel=1e-4)
     assert not torch.equal(method.u, torch.tensor(u).float())

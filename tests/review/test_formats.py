@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,8 @@ def test_an_imagefolder_is_read_by_datasets(listed: Path, monkeypatch: Any) -> N
             row |= {"split": {"validation": "val"}.get(split, split)}
             rows[number] = row | {"camera": f"{row['camera']:02}"}
     check(rows)
+    del loaded, part
+    gc.collect()  # the warning comes now, and not in a later test
 
 
 def test_what_does_not_fit_is_refused(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,6 +299,12 @@ def test_an_export_trains_with_what_was_chosen_last(listed: Path) -> None:
         ("[", "can't be read as JSON"),
         ('{"a": 1}', "is not a list of Label Studio tasks"),
         ('[{"image": "a.png", "choice": "cat"}]', "task 1 has no 'data'"),
+        ('[{"data": {}, "annotations": "x"}]', "annotations: Input should be a valid list"),
+        ('[{"data": {}}, {"data": {}, "annotations": [{"result": [3]}]}]', "task 2, is not as"),
+        (
+            '[{"data": {}, "annotations": [{"result": [{"value": {"choices": "cat"}}]}]}]',
+            "annotations.0.result.0.value.choices: Input should be a valid list",
+        ),
     ],
 )
 def test_other_json_is_refused_as_decisions(

@@ -95,6 +95,12 @@ def test_a_trial_is_known_by_its_settings_in_any_order(tmp_path: Path) -> None:
         ({"grid": {"seed": [-1]}}, "seed=-1"),
         ({"gird": {}}, "Unknown key 'gird'. Did you mean 'grid'"),
         ({"ranges": {"optimizer.lr": {"low": 1, "high": 0.1}}}, "low < high"),
+        ({"ranges": {"optimizer.lr": {"low": -1e308, "high": 1e308}}}, "is too wide"),
+        ({"ranges": {"views.pad": {"low": 0.2, "high": 0.4, "whole": True}}}, "No whole number"),
+        ({"ranges": {"optimizer.lr": {"low": 0.1, "high": 1000001}}}, "optimizer.lr=1000001"),
+        ({"choices": {"batch_size": [64] * 50 + ["many"]}}, "batch_size='many'"),
+        ({"cpus": 10**400}, "cpus="),
+        ({"grid": {f"k{n}": list(range(100)) for n in range(9)}}, "000,000 runs, more than"),
         ({"ranges": {"optimizer.lr": {"low": 0, "high": 0.1, "log": True}}}, "low > 0"),
         (
             {"grid": {"seed": list(range(200)), "data.noise_seed": list(range(100))}},

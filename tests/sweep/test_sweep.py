@@ -20,7 +20,11 @@ pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-EPOCHS = 12
+EPOCHS = 6
+# Two at a time, and one more: most of the time goes to starting their processes.
+RUNS = 3
+# Seconds a sweep may take on a machine that others use, too.
+PATIENCE = 900
 PLAN: dict[str, Any] = {
     "data": "digits-o",
     "fixed": {
@@ -31,10 +35,9 @@ PLAN: dict[str, Any] = {
         "plant": 0.05,
         "stop_on_collapse": False,
     },
-    "grid": {"seed": [0, 1]},
+    "grid": {"seed": list(range(RUNS))},
     "choices": {"batch_size": [128]},
     "ranges": {"optimizer.lr": {"low": 0.0005, "high": 0.005, "log": True}},
-    "samples": 2,
     "metric": "estimated_precision",
 }
 
@@ -55,7 +58,7 @@ class Started:
         )
 
     def end(self) -> str:
-        output = self.process.communicate(timeout=400)[0]
+        output = self.process.communicate(timeout=PATIENCE)[0]
         assert self.process.returncode == 0, output
         return output
 
@@ -109,13 +112,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sweep = Started(tmp_path_factory.mktemp("whole"))
     output = sweep.end()
     assert "never by test accuracy" in output
-    assert "(4 of 4)" in output
+    assert f"({RUNS} of {RUNS})" in output
     return sweep.out
 
 
 def test_a_sweep_trains_every_run_and_ends_in_a_table(whole: Path, started: Any) -> None:
     lines = table(whole)
-    assert [line["state"] for line in lines] == ["finished"] * 4
+    assert [line["state"] for line in lines] == ["finished"] * RUNS
     values = [float(line["estimated_precision_last"]) for line in lines]
     assert values == sorted(values, reverse=True)
     assert all(len(rows) == EPOCHS for rows in metrics(whole).values())
@@ -133,7 +136,7 @@ def test_what_is_done_is_not_done_again(whole: Path) -> None:
         text=True,
         check=True,
     )
-    assert "4 runs, 4 of them already done" in ended.stdout
+    assert f"{RUNS} runs, {RUNS} of them already done" in ended.stdout
     assert {path: path.stat().st_mtime_ns for path in whole.glob("runs/*/*")} == before
 
 
@@ -145,13 +148,13 @@ def test_a_killed_worker_goes_on_where_its_checkpoint_is(whole: Path, started: A
     workers[0].send_signal(signal.SIGKILL)
     sweep.end()
     assert metrics(sweep.out) == metrics(whole)
-    assert [line["state"] for line in table(sweep.out)] == ["finished"] * 4
+    assert [line["state"] for line in table(sweep.out)] == ["finished"] * RUNS
 
 
 def test_a_killed_driver_loses_nothing_and_does_nothing_twice(whole: Path, started: Any) -> None:
     sweep = started()
-    sweep.wait_for(2, "runs/*/summary.json")
-    sweep.wait_for(3, "runs/*/checkpoint/state.safetensors")
+    sweep.wait_for(1, "runs/*/summary.json")
+    sweep.wait_for(2, "runs/*/checkpoint/state.safetensors")
     others = sweep.processes()
     sweep.process.kill()
     sweep.process.communicate()
@@ -162,13 +165,13 @@ def test_a_killed_driver_loses_nothing_and_does_nothing_twice(whole: Path, start
     # Ray's agents outlive a killed driver; what trains must not.
     assert not [name for name in names if not name.endswith("Agent")], names
     ended = {path.parent.name for path in sweep.out.glob("runs/*/summary.json")}
-    assert 2 <= len(ended) < 4
+    assert 1 <= len(ended) < RUNS
     before = {name: file_times(sweep.out / "runs" / name) for name in ended}
     output = started().end()
-    assert f"4 runs, {len(ended)} of them already done" in output
+    assert f"{RUNS} runs, {len(ended)} of them already done" in output
     assert {name: file_times(sweep.out / "runs" / name) for name in ended} == before
     assert metrics(sweep.out) == metrics(whole)
-    assert [line["state"] for line in table(sweep.out)] == ["finished"] * 4
+    assert [line["state"] for line in table(sweep.out)] == ["finished"] * RUNS
 
 
 def file_times(folder: Path) -> dict[Path, int]:
@@ -177,11 +180,10 @@ def file_times(folder: Path) -> dict[Path, int]:
 
 def test_asha_stops_runs_that_are_behind_and_they_stay_stopped(started: Any) -> None:
     plan = {
-        "grid": {"optimizer.lr": [0.003, 0.002, 0.00003, 0.00001]},
+        "grid": {"optimizer.lr": [0.003, 0.00003, 0.00001]},
         "choices": {},
         "ranges": {},
-        "samples": 1,
-        "scheduler": {"name": "asha", "grace": 3, "reduction": 2},
+        "scheduler": {"name": "asha", "grace": 2, "reduction": 2},
     }
     sweep = started(**plan)
     sweep.end()
@@ -193,5 +195,5 @@ def test_asha_stops_runs_that_are_behind_and_they_stay_stopped(started: Any) -> 
     rows = metrics(sweep.out)
     for line in lines:
         assert (len(rows[line["run"]]) == EPOCHS) == (line["state"] == "finished")
-    assert started(**plan).end().count("4 runs, 4 of them already done") == 1
+    assert started(**plan).end().count("3 runs, 3 of them already done") == 1
     assert metrics(sweep.out) == rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,21 @@ def test_what_nobody_labelled_or_predicted_has_no_consensus() -> None:
     assert len(fewer.label) == len(fewer.disagreeing) == 40
     alone = votes.take(np.array([5]))
     assert find_consensus(alone, np.full((1, 4), np.nan)) is None
+
+
+def test_very_many_annotators_are_not_weighed_in_a_table_of_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of 10,000 annotators and 100,000 images it would take 8 GB."""
+    images, people = np.repeat(np.arange(100_000), 2), np.arange(200_000) % 10_000
+    votes = Annotations([f"p{n}" for n in range(10_000)], images, people, images % 4)
+    tracemalloc.start()
+    try:
+        assert find_consensus(votes, np.full((100_000, 4), 0.25)) is None
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+    assert "10,000 annotators of 100,000 images are too many" in capsys.readouterr().err
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

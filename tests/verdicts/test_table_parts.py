@@ -17,9 +17,17 @@ from josrc.review.decisions import Store
 from josrc.review.queues import Filter
 from josrc.verdicts import table, table_parts
 from josrc.verdicts.rule import judge
-from josrc.verdicts.table import NUMBERS, AuditPart, read_verdicts, verdicts_of, write_verdicts
+from josrc.verdicts.table import (
+    VERDICT_COLUMNS,
+    AuditPart,
+    read_verdicts,
+    verdicts_of,
+    write_verdicts,
+)
+from josrc.verdicts.table_parts import NUMBERS, write_parts
 
-pytest.importorskip("pyarrow")
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 NAMES = ["cat", "dog", 'o"w,l', "ünï"]
 
 
@@ -84,6 +92,30 @@ def test_a_part_that_is_missing_or_damaged_is_named(made: dict[str, Any], tmp_pa
     last.unlink()
     with pytest.raises(UserError, match=r"part-00002\.parquet is missing"):
         whole(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("score", ["x", "y"], "score holds string, not double"),
+        ("given_label", [1, 2], "given_label holds int64, not dictionary<values=string"),
+        ("id", [b"a", b"b"], "id holds binary, not string"),
+        ("reason", ["because", None], "reason is missing in 1 rows"),
+        ("p_clean", [0.5, None], "p_clean is missing in 1 rows"),
+    ],
+)
+def test_a_column_of_another_type_is_named(
+    name: str, values: list[Any], message: str, tmp_path: Path
+) -> None:
+    row = dict.fromkeys(VERDICT_COLUMNS, "a") | dict.fromkeys(NUMBERS, 0.5) | {"verdict": "clean"}
+    write_parts(tmp_path / "verdicts", VERDICT_COLUMNS, [pandas.DataFrame([row] * 2)])
+    part = tmp_path / "verdicts" / "part-00000.parquet"
+    written = parquet.read_table(part)
+    place = written.schema.get_field_index(name)
+    parquet.write_table(written.set_column(place, name, pyarrow.array(values)), part)
+    with pytest.raises(UserError, match="part-00000") as raised:
+        whole(tmp_path)
+    assert message in str(raised.value)
 
 
 @pytest.mark.usefixtures("few")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from josrc._io import write_npz
+from josrc._reading import read_arrays
 from josrc.data.loaders import MAX_EVALUATED
 from josrc.data.noise import CLEAN, ID, OOD, Labels
 from josrc.data.source import Source
@@ -85,8 +86,8 @@ def cross_validate(source: Source, seed: int, scratch: Path, train: Train) -> It
             state, seconds = train(source.take(others), number)
             fold = _look(state, source, others, held, seconds)
             write_npz(file, {f.name: getattr(fold, f.name) for f in fields(Fold)})
-        with np.load(file) as saved:
-            yield Fold(**{f.name: saved[f.name] for f in fields(Fold)})
+        names = [f.name for f in fields(Fold)]
+        yield Fold(**read_arrays(file, needed=names))
 
 
 def _look(state: TrainState, source: Source, others: Array, held: Array, seconds: float) -> Fold:

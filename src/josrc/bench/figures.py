@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from josrc._io import write_csv
 from josrc.bench.paper import CELLS, SYM20, TABLES, Cell
-from josrc.bench.plan import RECIPES, SUITES, Entry
+from josrc.bench.plan import GROUPS, RECIPES, SUITES, Entry
 from josrc.bench.results import Result, Results
 from josrc.bench.tables import recipes_of, runs_of
 from josrc.runs.plots import create_figure, save_figure
@@ -24,7 +24,11 @@ COLOURS = {
     "coteaching-plus": "#009e73",
     "jocor": "#cc79a7",
     "josrc": "#0072b2",
+    "posterior": "#d55e00",
+    "dividemix": "#009e73",
 }
+# Whose curves stand beside each other in the figures of our own method.
+COMPARED = ("posterior", "josrc", "dividemix")
 GROUP_CURVES = {
     "fit_clean": "Clean samples: given label",
     "fit_id": "ID noisy samples: given label",
@@ -47,27 +51,42 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: what it shows of a suite's runs with a recipe, a curve a method."""
+    """A figure: what it shows of a suite's runs with a recipe, a curve a method.
 
-    number: int
+    Attributes:
+        number: that of the paper; none for a figure that it does not have.
+        subject: what is shown.
+        label: of the upright axes.
+        suite: whose runs.
+        recipe: theirs.
+        panels: pairs of axes.
+        methods: only these; none: all of the suite.
+    """
+
+    number: int | None
     subject: str
     label: str
     suite: str
     recipe: str
     panels: tuple[Panel, ...]
+    methods: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
         """``fig3-cifar80n-o``, without an ending."""
         other = "" if self.recipe == "augmented" else f"-{self.recipe}"
-        return f"fig{self.number}-{TABLES[self.suite].data}{other}"
+        start = "ours" if self.number is None else f"fig{self.number}"
+        return f"{start}-{SUITES[self.suite].data}{other}"
 
     @property
     def title(self) -> str:
         """What it shows, and its number in the paper, which draws them for CIFAR80N-O alone."""
+        data = next(t.title for t in TABLES.values() if t.data == SUITES[self.suite].data)
+        if self.number is None:
+            return f"{self.subject} on {data} (not in the paper)"
         origin = f"{'' if self.suite == 'table2' else 'as '}Fig. {self.number} of the paper"
         other = "" if self.recipe == "augmented" else f", recipe {self.recipe}"
-        return f"{self.subject} on {TABLES[self.suite].title}{other} ({origin})"
+        return f"{self.subject} on {data}{other} ({origin})"
 
 
 class Point(NamedTuple):
@@ -91,7 +110,7 @@ Drawn = dict[Panel, list[Line]]
 
 
 def figures_of(results: Results) -> list[Figure]:
-    """Figures 3 to 5; those of the plain recipe once there is a run of it."""
+    """Figures 3 to 5; those of the plain recipe and of Posterior once there is a run of it."""
     run = {(path.parts[0], path.parts[3]) for path in results.runs}
     groups = tuple(Panel(column, text, SYM20, column) for column, text in GROUP_CURVES.items())
     figures = []
@@ -108,7 +127,16 @@ def figures_of(results: Results) -> list[Figure]:
             if suite == "table2":
                 subject = f"Predictions of training samples, {SYM20.title},"
                 figures.append(Figure(5, subject, "accuracy (%)", suite, recipe, groups))
-    return sorted(figures, key=lambda figure: figure.number)
+    figures.sort(key=lambda figure: figure.number or 0)
+    for suite in GROUPS["ours"]:
+        data = SUITES[suite].data
+        own = [run for path, run in results.runs.items() if path.parts[0] == "ours"]
+        key = "posterior", data, "augmented"
+        if any((run.method, run.data, run.recipe) == key for run in own):
+            panels = _cells("test_accuracy")
+            subject, label = "Test accuracy of Posterior", "test accuracy (%)"
+            figures.append(Figure(None, subject, label, suite, "augmented", panels, COMPARED))
+    return figures
 
 
 def _cells(column: str) -> tuple[Panel, ...]:
@@ -130,6 +158,8 @@ def lines_of(figure: Figure, panel: Panel, results: Results) -> list[Line]:
     """A line for every method that a panel should show, empty for one without runs."""
     suite, lines = SUITES[figure.suite], []
     for entry in suite.entries:
+        if figure.methods and (entry.method not in figure.methods or entry.recipe):
+            continue
         selects = entry.method != "standard"  # Standard has no selection and so no precision
         if (selects or figure.number != 4) and figure.recipe in recipes_of(results, suite, entry):
             runs = runs_of(results, suite, panel.cell, entry, figure.recipe)
@@ -169,7 +199,8 @@ def _draw(figure: Figure, drawn: Drawn, path: Path) -> None:
         if not any(line.points for line in lines):
             axis.set(xlim=(0, 200), ylim=(0, 100))
         axis.set_xlim(left=0)
-        axis.set_ylim(bottom=0, top=101 if figure.number > 3 else None)  # 101: 100 is a curve too
+        whole = (figure.number or 0) > 3
+        axis.set_ylim(bottom=0, top=101 if whole else None)  # 101: 100 is a curve too
     canvas.suptitle(figure.title, fontsize=13)
     handles = {
         line.get_label(): line for axis in axes.flat for line in axis.get_legend_handles_labels()[0]

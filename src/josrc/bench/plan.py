@@ -97,8 +97,8 @@ def _others(name: str, table: str) -> Suite:
     return Suite(TABLES[table].data, (SYM20,), (compared[0], *others, compared[1]))
 
 
-# Half the epochs.
-SHORT = "short"
+# Half the epochs, and PreAct-ResNet-18 for 100 epochs on what people labelled.
+SHORT, PREACT = "short", "preact"
 PEERS = ("sed", "sop", "elr", "gce", "dividemix")
 
 
@@ -112,17 +112,24 @@ def _ours(table: str) -> Suite:
 
 # Suites that are run as one.
 GROUPS = {"ours": ("ours-c", "ours-o")}
-# Posterior without one of its parts, on noise that no table has and another draw of it.
-DEVELOPMENT = "ablation-posterior"
-DEVELOPMENT_CELLS = (Cell("symmetric", 0.4), Cell("asymmetric", 0.2))
-WITHOUT: dict[str, dict[str, Any]] = {
+# Posterior with one setting changed, on noise that no table has and another draw of it.
+DEVELOPMENT, DEVELOPMENT_OPEN = "ablation-posterior", "ablation-posterior-o"
+DEVELOPMENT_CELLS = (Cell("symmetric", 0.4), Cell("asymmetric", 0.2), Cell("symmetric", 0.7))
+CHANGED: dict[str, dict[str, Any]] = {
     "unflipped": {"flips": False},
     "unweighted": {"weighted": False},
     "undistilled": {"distillation": 0.0},
     "closed": {"foreign": False},
     "brief": {"warm_up_most": 10},  # of 100 epochs: the shortest warm-up, always
     "patient": {"gain": 0.0},  # the longest, unless labels are predicted worse
+    "slow": {"teacher_decay": 0.999},
+    "remembering": {"history": 0.7},
 }
+
+
+def _development(data: str, cells: tuple[Cell, ...]) -> Suite:
+    rows = (Entry("posterior", DEVELOPMENT, variant, SHORT) for variant in (None, *CHANGED))
+    return Suite(data, cells, tuple(rows), seeds=1)
 
 
 SUITES = {
@@ -157,12 +164,14 @@ SUITES = {
     "others-o": _others("others-o", "table2"),
     "ours-c": _ours("table1"),
     "ours-o": _ours("table2"),
-    DEVELOPMENT: Suite(
-        "cifar100n-c",
-        DEVELOPMENT_CELLS,
-        tuple(Entry("posterior", DEVELOPMENT, variant, SHORT) for variant in (None, *WITHOUT)),
+    "ours-n": Suite(
+        "cifar10n",
+        (Cell("worst", 0),),
+        tuple(Entry(m, "ours", recipe=PREACT) for m in ("posterior", "dividemix", "standard")),
         seeds=1,
     ),
+    DEVELOPMENT: _development("cifar100n-c", DEVELOPMENT_CELLS),
+    DEVELOPMENT_OPEN: _development("cifar80n-o", DEVELOPMENT_CELLS[:1]),
     # Table 5 looks at other numbers of the same runs.
     "selection": Suite("cifar80n-o", CELLS, (Entry("josrc", home="table2"),)),
 }
@@ -225,12 +234,25 @@ def plan_runs(
     cells: Sequence[str] | None,
     seeds: int,
     recipe: str = "augmented",
+    rows: Sequence[str] | None = None,
 ) -> list[ResultKey]:
-    """The runs of a suite: every cell with the first seed before any cell with the second."""
+    """The runs of a suite: every cell with the first seed before any cell with the second.
+
+    Args:
+        name: the suite.
+        methods: only these.
+        cells: only these, by their keys.
+        seeds: how many.
+        recipe: of rows that have none of their own.
+        rows: only these, by the folders of their results: ``augmented``, ``short-closed``.
+    """
     suite = find_suite(name)
     keys = [cell.key for cell in suite.cells]
     for wrong in [cell for cell in cells or () if cell not in keys]:
         raise UserError(f"Unknown cell '{wrong}'. {name} has: {', '.join(keys)}.")
+    folders = list(dict.fromkeys(entry.folder(recipe) for entry in suite.entries))
+    for wrong in [row for row in rows or () if row not in folders]:
+        raise UserError(f"Unknown row '{wrong}'. {name} has: {', '.join(folders)}.")
     parts = [SUITES[part] for part in GROUPS.get(name, (name,))]
     chosen = [m for m in choose_methods(name, methods, recipe) if m in method_names()]
     return [
@@ -238,7 +260,7 @@ def plan_runs(
         for seed in range(seeds)
         for entries in zip(*(part.entries for part in parts), strict=True)
         for part, entry in zip(parts, entries, strict=True)
-        if entry.method in chosen
+        if entry.method in chosen and (not rows or entry.folder(recipe) in rows)
         for cell in part.cells
         if not cells or cell.key in cells
     ]
@@ -285,7 +307,7 @@ def request(key: ResultKey) -> dict[str, Any]:
     method: dict[str, Any] = {**SUITE_SETTINGS.get(key.suite, {})}
     if key.suite == DEVELOPMENT:
         layers = [{"data": {"noise_seed": 1}}]
-        method = WITHOUT.get(variant, {})
+        method = CHANGED.get(variant, {})
     elif variant:
         method["variant"] = variant
     if key.suite == "ours":

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from josrc._console import say
 from josrc._io import write_text
+from josrc._reading import regular
 from josrc.bench.audit_tables import audit_table, three_verdicts_table
 from josrc.bench.calibration_figure import (
     CALIBRATION,
@@ -23,8 +24,9 @@ from josrc.bench.calibration_figure import (
     write_calibration,
 )
 from josrc.bench.figures import figures_of, write_figure
+from josrc.bench.ours import development_table, ours_table
 from josrc.bench.paper import METHOD_TITLES, TABLES
-from josrc.bench.plan import DEVELOPMENT, GROUPS
+from josrc.bench.plan import DEVELOPMENT, DEVELOPMENT_OPEN, GROUPS
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
     FOLDERS,
@@ -33,8 +35,6 @@ from josrc.bench.tables import (
     accuracy_table,
     apart_table,
     backbone_table,
-    development_table,
-    ours_table,
     own_table,
     selection_table,
 )
@@ -69,7 +69,9 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "others-o": (own_table,),
     "ours-c": (ours_table,),
     "ours-o": (ours_table,),
+    "ours-n": (ours_table,),
     DEVELOPMENT: (development_table,),
+    DEVELOPMENT_OPEN: (development_table,),
     "digits": (own_table,),
     "audit": (audit_table, three_verdicts_table),
 }
@@ -167,7 +169,7 @@ def write_results(root: Path, page: Path) -> None:
         write_calibration(results, root / "figures")
     beside = Path(os.path.relpath(root / "figures", page.parent)).as_posix()
     notes = root / NOTES
-    write_text(page, render(results, beside, notes.read_text() if notes.is_file() else ""))
+    write_text(page, render(results, beside, regular(notes).read_text() if notes.is_file() else ""))
 
 
 def render(results: Results, figures: str = "results/figures", notes: str = "") -> str:

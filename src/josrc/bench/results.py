@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ValidationError, model_validator
 
 from josrc._io import PARTIAL, write_text
+from josrc._reading import regular
 from josrc.bench.paper import Cell
 from josrc.engine.metrics import METRIC_COLUMNS, Row
 from josrc.errors import UserError, reason
@@ -178,7 +179,7 @@ Kind = TypeVar("Kind", bound=_ResultIdentity)
 
 
 def _read(path: Path, name: Path, kind: type[Kind]) -> Kind:
-    result = kind.model_validate_json(path.read_bytes())
+    result = kind.model_validate_json(regular(path).read_bytes())
     if not result.lies_at(name):
         raise ValueError("by what it says, it belongs elsewhere")
     return result

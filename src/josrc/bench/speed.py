@@ -25,6 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from josrc._console import say
 from josrc._io import write_text
+from josrc._reading import read_json, regular
 from josrc.bench.reference import count_workers, reference_steps
 from josrc.bench.speed_ratios import read_earlier, show_ratios
 from josrc.config import DataKind, RunConfig
@@ -261,7 +262,7 @@ def whole_run_seconds(
             begun = time.perf_counter()
             subprocess.run([*command, "--out", str(run.path)], env=os.environ | caches, check=True)
             found[f"run_seconds_{kind}"] = time.perf_counter() - begun
-            summary = json.loads(run.summary.read_text())
+            summary = read_json(run.summary)
             for key in ("last10_mean", "seconds_per_epoch", "peak_memory_mib"):
                 found[f"run_{key}_{kind}"] = summary[key]
             rows.append(read_metrics(run.metrics))
@@ -273,7 +274,7 @@ def whole_run_seconds(
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
     """The rows of a ``metrics.csv``, without the time they took."""
-    with path.open(newline="") as file:
+    with regular(path).open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from josrc._console import say
+from josrc._reading import read_json
 from josrc.errors import UserError, reason
 
 # Measures of which less is better, and those of which more is, by how their names end.
@@ -32,7 +32,7 @@ def read_earlier(path: Path) -> dict[str, Any]:
         UserError: it is no such file.
     """
     try:
-        found = json.loads(path.read_text())
+        found = read_json(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--compare {path}: {reason(error)}") from None
     if not isinstance(found, dict) or not any(name.endswith(LESS + MORE) for name in found):

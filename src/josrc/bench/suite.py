@@ -65,11 +65,12 @@ def find_runs(
     scratch: Path,
     console: Console,
     recipe: str = "augmented",
+    rows: Sequence[str] | None = None,
     weights: Sequence[str] = (),
 ) -> SuiteRuns:
     """What is missing of a suite; a mistake in the options is reported before anything runs."""
     seeds = seeds or find_suite(suite).seeds
-    runs = plan_runs(suite, methods, cells, seeds, recipe)
+    runs = plan_runs(suite, methods, cells, seeds, recipe, rows)
     files = _weights_files(weights, [configure(k.data, **request(k)) for k in runs if weights])
     absent = [m for m in choose_methods(suite, methods, recipe) if m not in method_names()]
     if absent:
@@ -225,17 +226,19 @@ class SuiteWork:
         say(self.console, f"{title}{outcome} ({self.progress.run_ended()})")
 
     def _source(self, config: RunConfig) -> tuple[Source, Method | None]:
-        """The data of a run: that of the run before, unless this one sees it otherwise.
+        """The data of a run: that of the run before, if it is the same and seen the same way.
 
         With data in files comes the method, which was made before they were read.
         """
         model, data = config.model, config.data
-        # Networks of one suite may differ in what they expect of images in files.
-        shown_as = (data.protocol, expected_images(model.name), model.image_size)
+        shown_as: tuple[object, ...] = (data.name, data.protocol)
+        if data.kind is not DataKind.BUILTIN:
+            # Networks of one suite may differ in what they expect of images in files.
+            shown_as += (expected_images(model.name), model.image_size)
         before = self.source
-        if before is not None and (data.kind is DataKind.BUILTIN or shown_as == self.shown_as):
+        if before is not None and shown_as == self.shown_as:
             return with_noise(before, data), None
-        source, same = open_source(data), self.shown_as[:1] == (data.protocol,)
+        source, same = open_source(data), self.shown_as[:2] == shown_as[:2]
         self.source, self.trainer, self.shown_as = None, None, shown_as
         if source.images.in_memory:
             return source, None

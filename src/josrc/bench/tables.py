@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from josrc.bench.paper import (
     ABLATION,
     BACKBONE_TABLES,
-    BEST_KNOWN,
     METHOD_TITLES,
     SELECTION,
     TABLES,
@@ -21,9 +20,7 @@ from josrc.bench.plan import (
     DEVELOPMENT,
     EARLIER,
     RELEASED,
-    SHORT,
     SUITES,
-    WITHOUT,
     Entry,
     Suite,
 )
@@ -352,44 +349,4 @@ def backbone_table(name: str, results: Results) -> TableView:
             format_measured(values) if values else "" for values in (last, [r.best for r in runs])
         ]
         view.rows.append((title, row.backbone, *cells, *rest))
-    return view
-
-
-def ours_table(name: str, results: Results) -> TableView:
-    """Posterior beside its peers: a row per method and length, a column per cell."""
-    suite = SUITES[name]
-    view = TableView(
-        f"Posterior and its peers on {suite.data} (not in the paper)",
-        "Test accuracy in %, mean of the last 10 epochs over n runs. One network is tested, of "
-        "DivideMix two together. Posterior has one setting for all cells and is not told how many "
-        "labels are wrong; SED, SOP+ and DivideMix have what their authors set for a noise, and "
-        "DivideMix was made for another network. Best known is what others publish for this "
-        "network: SED with one, CA2C with two after 700 epochs.",
-        ("method", "epochs", *(cell.title for cell in suite.cells)),
-        names=2,
-    )
-    for entry in suite.entries:
-        runs = [runs_of(results, suite, cell, entry) for cell in suite.cells]
-        cells = [format_measured(*accuracies(found)) for found in runs]
-        view.rows.append((entry.title, "100" if entry.recipe == SHORT else "200", *cells))
-    known = [f"{score:.2f} ({who})" for score, who in BEST_KNOWN[suite.data]]
-    view.rows.append(("Best known", "", *known))
-    return view
-
-
-def development_table(name: str, results: Results) -> TableView:
-    """Posterior without one of its parts: a row per part, a column per cell."""
-    suite = SUITES[name]
-    view = TableView(
-        f"Parts of Posterior on {suite.data} (not in the paper)",
-        "Test accuracy in %, mean of the last 10 of 100 epochs. Noise and its draw (seed 1) are of "
-        "no table: settings were to be chosen here.",
-        ("model", "setting", *(cell.title for cell in suite.cells)),
-    )
-    for entry in suite.entries:
-        runs = [runs_of(results, suite, cell, entry) for cell in suite.cells]
-        changed = WITHOUT.get(entry.variant or "", {})
-        told = ", ".join(f"{key}={value}" for key, value in changed.items())
-        cells = [format_measured(*accuracies(found)) for found in runs]
-        view.rows.append((entry.variant or "whole", told, *cells))
     return view

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from josrc._console import say
 from josrc._io import write_csv, write_text
+from josrc._reading import read_json
 from josrc.bench.figures import SMALL
 from josrc.bench.paper import ASYM40, METHOD_TITLES, SYM20, SYM50, TABLES, Cell
 from josrc.engine.run_folder import RunFolder
@@ -137,8 +138,8 @@ def _measure(schedule: Schedule, options: Mapping[str, Any], place: Path) -> dic
     if done.returncode:
         last = (done.stderr or done.stdout).strip()[-2000:]
         raise UserError(f"josrc {' '.join(command)} ended with {done.returncode}: {last}")
-    summary = json.loads(run.summary.read_text())
-    environment = json.loads((run.path / "environment.json").read_text())
+    summary = read_json(run.summary)
+    environment = read_json(run.path / "environment.json")
     return {
         "data": schedule.data,
         "noise": schedule.cell.noise,
@@ -165,7 +166,7 @@ def read_times(results: Path) -> list[dict[str, Any]]:
     found = []
     for path in (results / NAME).glob("*/*/epochs-*.json"):
         try:
-            one = json.loads(path.read_text())
+            one = read_json(path)
             schedule = Schedule(
                 one["data"], Cell(one["noise"], one["rate"]), one["method"], one["epochs"]
             )

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from josrc._console import say
+from josrc._reading import read_arrays
 from josrc.engine.run_folder import free_name
 from josrc.runs.run import Run
 from josrc.runs.scan import scan
@@ -132,7 +133,6 @@ def _table(runs: list[Run]) -> Table:
 def _verdicts(run: Run) -> list[str]:
     """How many samples got each verdict, and what share of them rightly; the truth is known."""
     verdict = run.verdicts()["verdict"].to_numpy()
-    with np.load(run.path / "noise.npz") as labels:
-        kind = labels["kind"]
+    kind = read_arrays(run.path / "noise.npz", needed=("kind",))["kind"]
     really = [kind[verdict == title] == group for group, title in VERDICT_TITLES.items()]
     return [f"{len(right)} ({100 * right.mean():.0f} %)" if len(right) else "0" for right in really]

@@ -26,6 +26,10 @@ def bench_run(
     ],
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     cells: Cells = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these rows, by the folders of their results: short-closed ..."),
+    ] = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Runs per cell: 5 as in the paper, 3 for ours.")
@@ -73,6 +77,7 @@ def bench_run(
     asked: dict[str, Any] = {
         "methods": names(methods),
         "cells": names(cells),
+        "rows": names(rows),
         "recipe": recipe,
         "seeds": seeds,
         "weights": weights or (),

@@ -32,7 +32,9 @@ def predict(
     run: RunArgument,
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Images, folders of images, manifests."),
+        typer.Argument(
+            metavar="PATH...", help="Images, folders of images, manifests, tar and parquet files."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
     top_k: Annotated[int, typer.Option(min=1, help="Classes to list per image.")] = 1,

@@ -91,10 +91,14 @@ class Annotations:
         winner[of[leading]] = choices[leading] % classes
         return winner
 
-    def matrix(self, samples: int) -> NDArray[np.float64]:
-        """A row per sample, a column per annotator; NaN where one gave no label."""
-        found = np.full((samples, len(self.annotators)), np.nan)
-        found[self.sample, self.annotator] = self.label
+    def matrix(self, samples: int, people: Index | None = None) -> NDArray[np.float64]:
+        """A row per sample, a column per annotator, or for some; NaN where one gave no label."""
+        if people is None:
+            people = np.arange(len(self.annotators))
+        found = np.full((samples, len(people)), np.nan)
+        there = np.isin(self.annotator, people)
+        place = np.searchsorted(people, self.annotator[there])
+        found[self.sample[there], place] = self.label[there]
         return found
 
     def write(self, path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc._reading import regular
 from josrc.data.decode import Content, UnreadableImageError
 from josrc.data.images import ArrayImages, Images
 from josrc.data.near.pairs import Pairs, find_near_pairs
@@ -45,7 +46,7 @@ def mark(content: Content) -> bytes:
     if isinstance(content, bytes):
         return digest(content).digest()
     try:
-        with open(content, "rb") as file:  # noqa: PTH123  (a Path costs more, a million times)
+        with open(regular(content), "rb") as file:  # noqa: PTH123  (a Path costs more, a million times)
             return hashlib.file_digest(file, digest).digest()
     except OSError as error:
         raise UnreadableImageError(f"it can't be read again: {error.strerror}") from None

@@ -168,13 +168,13 @@ def open_features(path: Path) -> Features:
     with readable(path):
         place = begin + table["features"]["data_offsets"][0]
         count, width = table["features"]["shape"]
-        return np.memmap(path, "<f2", "r", place, (count, width))
+        return np.memmap(regular(path), "<f2", "r", place, (count, width))
 
 
 def read_ids(path: Path) -> PackedStrings:
     """What the samples of a file are called."""
     table, begin = _read_header(path)
-    with readable(path), path.open("rb") as file:
+    with readable(path), regular(path).open("rb") as file:
 
         def read(name: str, kind: str) -> NDArray[Any]:
             first, last = table[name]["data_offsets"]
@@ -188,13 +188,13 @@ def read_ids(path: Path) -> PackedStrings:
 def origin_of(path: Path) -> dict[str, Any]:
     """What the features of a file are of."""
     with readable(path):
-        found: dict[str, Any] = json.loads(_read_header(path)[0]["__metadata__"][METADATA])
+        found: dict[str, Any] = parse_json(_read_header(path)[0]["__metadata__"][METADATA])
         return found
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:
     """What a file says of its tensors, and the byte at which the first of them begins."""
-    with readable(regular(path)), path.open("rb") as file:
+    with readable(path), regular(path).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > MAX_HEADER_BYTES:
             raise ValueError("it does not begin as a safetensors file")

@@ -33,7 +33,7 @@ def check_noise_target(path: Path) -> None:
 
 
 def _members(path: Path) -> set[str]:
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(regular(path)) as archive:
         return set(archive.namelist())
 
 
@@ -116,7 +116,7 @@ def _read_npy(path: Path, _: Sequence[str]) -> tuple[Any, None]:
 
 
 def _read_csv(path: Path, class_names: Sequence[str]) -> tuple[Any, None]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with regular(path).open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         lines = [(reader.line_num, row) for row in reader if row]
     if not lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,9 +19,15 @@ from josrc.data.packed_strings import Index
 from josrc.data.remote import LARGEST_IMAGE, open_remote
 from josrc.errors import UserError
 
-# Bytes of images that a row group of parquet may hold, as one is read at once; and of how many each
-# process keeps; and how many files it holds open.
-LARGEST_GROUP, KEPT_GROUPS, KEPT_FILES = 2**30, 4, 64
+# Bytes of images that a row group of parquet may hold, as one is read at once, which takes up to
+# five times as much; of how many each process keeps some; and how many files it holds open.
+LARGEST_GROUP, KEPT_GROUPS, KEPT_FILES = 5 * 2**26, 4, 64
+KEPT_BYTES = 2**29
+# Bytes of texts that are read at a time, and values of a row, if it holds lists. Beyond some rows
+# each must take a byte of the file at least, as no two images have the same path.
+BYTES_AT_ONCE, VALUES_PER_ROW, ROWS_WITHOUT_BYTES = 2**28, 10_000, 10**6
+# What texts may be encoded as that stand there once; and what with their beginnings left out.
+DICTIONARIES, PREFIXED = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}, "DELTA_BYTE_ARRAY"
 # Names of columns of images, in the order in which they are looked for.
 IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "picture", "bytes", "image_bytes")
 
@@ -32,13 +38,12 @@ def open_parquet(path: str, columns: list[str] | None = None) -> Any:
         import pyarrow.parquet as parquet
     except ImportError:
         raise UserError(f"{path} is a parquet file: install josrc[parquet] to read it.") from None
-    if not is_url(path):
-        regular(Path(path))
-        file: Any = path
-    else:
-        file = open_remote(path)
     try:
-        return parquet.ParquetFile(file, read_dictionary=columns)
+        return parquet.ParquetFile(
+            open_remote(path) if is_url(path) else regular(path), read_dictionary=columns
+        )
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{path} can't be read as a parquet file: {error}") from None
 
@@ -105,11 +110,15 @@ class RowGroups:
             if key not in self.groups:
                 read = file.read_row_group(group, columns=[column], use_threads=False)
                 self.groups[key] = read.column(0)
-                while len(self.groups) > KEPT_GROUPS:
+                while len(self.groups) > KEPT_GROUPS or self._is_heavy():
                     self.groups.popitem(last=False)
             self.files.move_to_end(one)
             self.groups.move_to_end(key)
-            return self.groups[key][row - int(begins[group])].as_py()
+            return self.groups[key][row - int(begins[group])]
+
+    def _is_heavy(self) -> bool:
+        """Whether the groups take too much, and the last is not all there is."""
+        return len(self.groups) > 1 and sum(g.nbytes for g in self.groups.values()) > KEPT_BYTES
 
     def _open(self, path: str, wanted: str | None) -> tuple[Any, str, Index]:
         with open_parquet(path) as file:
@@ -143,10 +152,79 @@ def check_groups(path: str, file: Any, column: str) -> None:
         if size > LARGEST_GROUP:
             raise UserError(
                 f"{path}: the {group.num_rows:,} images of row group {number} take "
-                f"{size / 2**30:.1f} GiB, and josrc reads one at a time, up to "
-                f"{LARGEST_GROUP / 2**30:.0f} GiB. Write it with fewer rows in each: "
+                f"{size >> 20:,} MiB, and josrc reads one group at a time, up to "
+                f"{LARGEST_GROUP >> 20:,} MiB. Write it with fewer rows in each: "
                 "row_group_size=100."
             )
+
+
+def rows_at_once(path: Path | str, file: Any, columns: Collection[str], most: int) -> int:
+    """How many rows of a parquet file can be read at a time, without too many bytes.
+
+    A text that stands in a million rows is in the file once, and a million times in what is read.
+
+    Args:
+        path: of the file, for messages.
+        file: open.
+        columns: that will be read.
+        most: how many are wanted.
+    """
+    meta, packed, longest = file.metadata, 0, 1
+    shared: dict[str, list[int]] = {}
+    for number in range(meta.num_row_groups):
+        group = meta.row_group(number)
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            packed += chunk.total_compressed_size
+            if chunk.path_in_schema.split(".")[0] not in columns:
+                continue
+            size = chunk.total_uncompressed_size
+            if size > LARGEST_GROUP or chunk.num_values > VALUES_PER_ROW * max(1, group.num_rows):
+                raise UserError(
+                    f"{path}: row group {number}, column '{clipped(chunk.path_in_schema)}' holds "
+                    f"{chunk.num_values:,} values in {size:,} bytes, which is too much to read."
+                )
+            if chunk.physical_type != "BYTE_ARRAY" or size * most <= BYTES_AT_ONCE:
+                continue
+            if PREFIXED in chunk.encodings:
+                longest = max(longest, size)
+            elif DICTIONARIES & set(chunk.encodings):
+                shared.setdefault(chunk.path_in_schema, []).append(number)
+    if meta.num_rows > max(ROWS_WITHOUT_BYTES, packed):
+        raise UserError(
+            f"{path} says that it has {meta.num_rows:,} rows, in {packed:,} bytes: that can't be."
+        )
+    if shared:
+        longest = max(longest, _longest_shared(path, shared))
+    return max(1, min(most, BYTES_AT_ONCE // longest))
+
+
+def _longest_shared(path: Path | str, columns: Mapping[str, Sequence[int]]) -> int:
+    """Bytes of the longest text in the dictionaries of columns, each in some row groups."""
+    from pyarrow import compute
+
+    longest = 0
+    with open_parquet(str(path), list(columns)) as file:
+        for column, groups in columns.items():
+            for number in groups:
+                batch = next(file.iter_batches(1, row_groups=[number], columns=[column]), None)
+                found = None if batch is None else _dictionary(batch.column(0))
+                if found is not None and len(found):
+                    longest = max(longest, compute.max(compute.binary_length(found)).as_py() or 0)
+    return longest
+
+
+def _dictionary(values: Any) -> Any:
+    """The dictionary of an array, or of what is nested in it; none if it has none."""
+    from pyarrow import types
+
+    while not types.is_dictionary(values.type):
+        if types.is_struct(values.type) and values.type.num_fields == 1:
+            values = values.field(0)
+        elif types.is_list(values.type) or types.is_large_list(values.type):
+            values = values.values
+        else:
+            return None
+    return values.dictionary
 
 
 def read_row(path: str, row: int, column: str = "") -> bytes:
@@ -157,9 +235,20 @@ def read_row(path: str, row: int, column: str = "") -> bytes:
         raise UnreadableImageError(str(error)) from None
     except Exception as error:  # damaged files fail in many ways
         raise UnreadableImageError(f"damaged: {clipped(str(error), MAX_TEXT_LENGTH)}") from None
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    content = _buffer(cell)
     if content is None:
         raise UnreadableImageError("its row holds no bytes")
-    if len(content) > LARGEST_IMAGE:
+    if content.size > LARGEST_IMAGE:
         raise UnreadableImageError(f"larger than {LARGEST_IMAGE >> 20} MiB")
     return bytes(content)
+
+
+def _buffer(cell: Any) -> Any:
+    """Where the bytes of a cell lie, which are not copied; none of an empty one."""
+    from pyarrow import types
+
+    if cell.is_valid and types.is_struct(cell.type):
+        cell = cell["bytes"]
+    if cell.is_valid and types.is_dictionary(cell.type):
+        cell = cell.value
+    return cell.as_buffer() if cell.is_valid else None

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-Policy = Literal["autoaugment", "randaugment"]
 
 OPERATIONS = (
     "Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color",
@@ -76,27 +73,32 @@ class Choice:
     sign: Tensor
 
 
-def augment(images: Tensor, draws: Tensor, policy: Policy) -> Tensor:
+def autoaugment_table(device: torch.device | None = None) -> Tensor:
+    """AutoAugment's policy as numbers, ``(25, 2, 3)``: operation, probability, level from 0 to 1.
+
+    Made before the first step: a captured step can take nothing from the host.
+    """
+    rows = [[[NUMBER[name], p, level / LEVELS] for name, p, level in pair] for pair in AUTOAUGMENT]
+    return torch.tensor(rows, device=device)
+
+
+def augment(images: Tensor, draws: Tensor, table: Tensor | None) -> Tensor:
     """Images after two operations each.
 
     Args:
         images: pixels from 0 to 255, ``(batch, channels, height, width)``.
         draws: numbers in [0, 1), ``(batch, 6)``.
-        policy: how operations are chosen.
+        table: AutoAugment's policy, on the device of the images; none: RandAugment.
     """
-    choices = _autoaugment(draws) if policy == "autoaugment" else _randaugment(draws)
+    choices = _randaugment(draws) if table is None else _autoaugment(draws, table)
     images = moved(images.float(), choices)
     for choice in choices:
         images = recoloured(images, choice)
     return images
 
 
-def _autoaugment(draws: Tensor) -> list[Choice]:
-    table: Tensor = torch.tensor(
-        [[[NUMBER[name], p, level / LEVELS] for name, p, level in pair] for pair in AUTOAUGMENT],
-        device=draws.device,
-    )
-    row = table[(draws[:, 0] * len(AUTOAUGMENT)).long()]
+def _autoaugment(draws: Tensor, table: Tensor) -> list[Choice]:
+    row = table[(draws[:, 0] * len(table)).long()]
     choices = []
     for place in range(2):
         number, probability, level = row[:, place].unbind(1)

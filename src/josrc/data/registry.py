@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from josrc._console import clipped
 from josrc._io import is_url
 from josrc._plugins import load_plugin, plugin_names
 from josrc.config import DataConfig, DataKind
@@ -125,9 +126,12 @@ def kind_of(name: str) -> DataKind:
             "and parquet files, or a folder of these. List images that lie there in a manifest."
         )
     if "/" in name or Path(name).suffix:
+        name = clipped(name)
         raise UserError(f"{name} does not exist: it is neither a file, a folder nor a data set.")
     names = [*DATASETS, *plugin_names(PLUGINS)]
-    raise UserError(f"There is no file, folder or data set '{name}'.{closest(name, names)}")
+    raise UserError(
+        f"There is no file, folder or data set '{clipped(name)}'.{closest(name, names)}"
+    )
 
 
 def full_name(name: str, kind: DataKind) -> str:

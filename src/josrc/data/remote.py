@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from josrc._io import LOCAL, is_url, split_member
+from josrc._reading import regular
 from josrc.data.decode import UnreadableImageError
 from josrc.errors import UserError
 
@@ -54,6 +55,8 @@ def protocol_of(url: str) -> str:
     if protocol not in PROTOCOLS:
         known = ", ".join(f"{name}://" for name in PROTOCOLS)
         raise UserError(f"{url}: josrc does not open {protocol}://, but {known}.")
+    if not rest.strip("/") or (not rest.split("/")[0] and protocol != "memory"):
+        raise UserError(f"{url} names no bucket: {protocol}://BUCKET/PATH.")
     if "@" in rest.split("/")[0]:
         shown = f"{protocol}://...@{rest.partition('@')[2]}"
         raise UserError(
@@ -161,7 +164,7 @@ def local_copy(place: str) -> Iterator[Path]:
 def open_seekable(place: str) -> Iterator[Any]:
     """A file at a path or behind an address, open for reading anywhere in it."""
     if not is_url(place):
-        with Path(place).open("rb") as file:
+        with regular(Path(place)).open("rb") as file:
             yield file
         return
     file = open_remote(place)

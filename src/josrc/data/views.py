@@ -7,7 +7,7 @@ eagerly, compiled and inside a CUDA graph.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -117,11 +117,13 @@ class StrongView:
         share: which share of the images is changed, counted from the last; the views of a batch
             stand one after the other, so 1/2 is the second of two.
         policy: how they are changed.
+        table: AutoAugment's policy as numbers, on the device of the images, if that is the policy.
     """
 
     base: WeakView | ResizedView
     share: float = 1.0
     policy: Literal["mild", "autoaugment", "randaugment"] = "mild"
+    table: Tensor | None = field(default=None, compare=False)
 
     @property
     def pad(self) -> int:
@@ -146,7 +148,7 @@ class StrongView:
         if self.policy == "mild":
             strong = self._mild(strong, numbers)
         else:
-            strong = policies.augment(strong.round(), numbers, self.policy)
+            strong = policies.augment(strong.round(), numbers, self.table)
         return torch.cat([pixels[:kept], strong]) if kept else strong
 
     def _mild(self, images: Tensor, numbers: Tensor) -> Tensor:
@@ -200,11 +202,15 @@ class StoredView:
     Attributes:
         stored: how many there are of an image; the first is its middle, without chance.
         features: numbers of each.
+        views: how many of each image a batch has, the first of all images first.
+        strong: how many of those stored, the last of them, are for the last of these alone.
         draws: uniform numbers that an image needs.
     """
 
     stored: int
     features: int
+    views: int = 1
+    strong: int = 0
     draws: int = 1
 
     pad = 0
@@ -222,21 +228,52 @@ class StoredView:
             index: which images, ``(views,)``.
             draws: numbers in [0, 1), ``(views, 1)``.
         """
-        return tiles[index, (draws[:, 0] * self.stored).long()]
+        plain, weak = self.stored - self.strong, len(index)
+        if self.strong:
+            weak -= weak // self.views
+        place = (draws[:weak, 0] * plain).long()
+        last = plain + (draws[weak:, 0] * self.strong).long()
+        return tiles[index, torch.cat([place, last])]
 
 
 PixelView = WeakView | ResizedView | StrongView
 View = PixelView | StoredView
 
 
-def create_view(config: ViewConfig, size: tuple[int, int], views: int = 1) -> PixelView:
-    """The random view of a configuration, for networks that see images of ``size``."""
+def create_view(
+    config: ViewConfig,
+    size: tuple[int, int],
+    views: int = 1,
+    device: torch.device | None = None,
+) -> PixelView:
+    """The random view of a configuration, for networks that see images of ``size``.
+
+    Args:
+        config: the settings.
+        size: height and width.
+        views: how many of each image a batch has.
+        device: where the images will be; none: on the CPU.
+    """
     base: WeakView | ResizedView = WeakView(config.pad, config.flip, size, config.crop == "whole")
     if config.crop == "resized":
         base = ResizedView(config.pad, config.flip, size)
     if config.strong == "none":
         return base
-    return StrongView(base, 1.0 if config.strong == "all" else 1 / views, config.policy)
+    table = policies.autoaugment_table(device) if config.policy == "autoaugment" else None
+    return StrongView(base, 1.0 if config.strong == "all" else 1 / views, config.policy, table)
+
+
+def create_stored_view(config: ViewConfig, features: int, views: int) -> StoredView:
+    """The view of a configuration over features; where only the last is strong, it stays so."""
+    strong = config.stored // views if config.strong == "last" and views > 1 else 0
+    return StoredView(config.stored, features, views, strong)
+
+
+def to_store(view: PixelView, stored: StoredView) -> PixelView:
+    """How the random views are made that are stored, all of one image in a row."""
+    if not isinstance(view, StrongView) or stored.views == 1 or not stored.strong:
+        return view
+    return replace(view, share=stored.strong / (stored.stored - 1))
 
 
 def sees_whole(view: View) -> bool:

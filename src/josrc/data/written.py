@@ -13,6 +13,8 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
+from josrc._reading import regular
+
 # The latest this many are remembered.
 MAX_REMEMBERED = 1000
 
@@ -41,5 +43,5 @@ def _folder() -> Path:
 
 
 def _digest(manifest: Path) -> str:
-    with manifest.open("rb") as file:
+    with regular(manifest).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

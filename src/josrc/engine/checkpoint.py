@@ -51,7 +51,7 @@ def save_tensors(
 
 def _check_written(path: Path, tensors: dict[str, Tensor]) -> None:
     """Raise an error unless a file holds these tensors, bit by bit."""
-    with safe_open(path, framework="pt") as file:
+    with safe_open(regular(path), framework="pt") as file:
         for key, value in tensors.items():
             wanted, found = (_bits(tensor) for tensor in (value, file.get_tensor(key)))
             if not torch.equal(wanted, found):
@@ -70,7 +70,7 @@ def _keep(path: Path, before: Path) -> None:
     try:
         partial.hardlink_to(path)
     except OSError:  # a file system without hard links
-        shutil.copyfile(path, partial)
+        shutil.copyfile(regular(path), partial)
     partial.replace(before)
 
 

@@ -19,7 +19,7 @@ from josrc.data.images import Images
 from josrc.data.loaders import EvaluationSet, Needs, loader_for
 from josrc.data.noise import Labels
 from josrc.data.source import Source
-from josrc.data.views import Normalise, create_view
+from josrc.data.views import Normalise, PixelView, StoredView, create_view, to_store
 from josrc.engine.checkpoint import load_tensors, save_tensors
 from josrc.engine.state import TrainState
 
@@ -63,7 +63,10 @@ def gather_features(
         return
     total = sum(places[name].shape[:-1].numel() for name in missing)
     watch, chunk = Watch(total, tell), CPU_BATCH if state.device.type == "cpu" else GPU_BATCH
-    for place, rows, images in _work(config, source, places, missing):
+    stored = state.loader.view
+    assert isinstance(stored, StoredView)
+    view = to_store(create_view(config.views, source.size, device=state.device), stored)
+    for place, rows, images in _work(config, source, view, places, missing):
         found = [state.features(some) for some in images.split(chunk)]
         place[rows] = torch.cat(found).to(place.dtype)
         watch.advance(len(rows))
@@ -94,7 +97,11 @@ class Watch:
 
 
 def _work(
-    config: RunConfig, source: Source, places: dict[str, Tensor], missing: set[str]
+    config: RunConfig,
+    source: Source,
+    view: PixelView,
+    places: dict[str, Tensor],
+    missing: set[str],
 ) -> Iterator[Work]:
     """All images whose features are missing: first without chance, then their random views."""
     device = places["train"].device
@@ -118,18 +125,18 @@ def _work(
         tiles = places["train"]
         yield from plain(source.images, source.given, tiles[:, 0])
         if tiles.shape[1] > 1:
-            yield from _random_views(config, source, normalise, tiles[:, 1:])
+            yield from _random_views(config, source, view, normalise, tiles[:, 1:])
 
 
 def _random_views(
-    config: RunConfig, source: Source, normalise: Normalise, places: Tensor
+    config: RunConfig, source: Source, view: PixelView, normalise: Normalise, places: Tensor
 ) -> Iterator[Work]:
     """Random views as whole networks are trained on: a plan of the loader that does that."""
     views, device = places.shape[1], places.device
     loader = loader_for(source)(
         source,
         Needs(views=views),
-        create_view(config.views, source.size),
+        view,
         normalise,
         device,
         batch_size=DECODED_AT_ONCE,

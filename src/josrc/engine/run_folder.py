@@ -122,8 +122,10 @@ class RunFolder:
         if not self.skipped.is_file():
             raise UserError(f"{self.skipped} is missing: so which files the run uses is unknown.")
         with (
-            readable(regular(self.skipped)),
-            self.skipped.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+            readable(self.skipped),
+            regular(self.skipped).open(
+                newline="", encoding="utf-8", errors="surrogateescape"
+            ) as file,
         ):
             return [row["path"] for row in csv.DictReader(file)]
 
@@ -200,8 +202,8 @@ class RunFolder:
         if not self.metrics.is_file() and self.features.is_file():
             return []
         with (
-            readable(regular(self.metrics)),
-            self.metrics.open(newline="", encoding="utf-8") as file,
+            readable(self.metrics),
+            regular(self.metrics).open(newline="", encoding="utf-8") as file,
         ):
             rows = csv.DictReader(file, strict=True)
             if (rows.fieldnames or [""])[0] != "epoch":

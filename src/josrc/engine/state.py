@@ -19,7 +19,7 @@ from josrc.data.images import Images, ImageSpec
 from josrc.data.loaders import EvaluationSet, loader_for
 from josrc.data.noise import Labels
 from josrc.data.source import Source
-from josrc.data.views import Normalise, StoredView, create_view
+from josrc.data.views import Normalise, create_stored_view, create_view
 from josrc.engine.ledger import Ledger
 from josrc.engine.metrics import Row, Truth, right_answers
 from josrc.engine.optimizer import create_optimizer, parameters_of, set_optimizer
@@ -80,11 +80,15 @@ class TrainState:
         normalise = Normalise(source.spec, config.model.image_size, device, config.views.normalise)
         needs, workers = self.method.needs, config.data.workers
         self.frozen = config.model.train == "head"
-        view = StoredView(config.views.stored, self.num_features) if self.frozen else None
+        view = (
+            create_stored_view(config.views, self.num_features, needs.views)
+            if self.frozen
+            else None
+        )
         self.loader = (FeatureLoader if view else loader_for(source))(
             source,
             needs,
-            view or create_view(config.views, source.size, needs.views),
+            view or create_view(config.views, source.size, needs.views, device),
             to_float if view else normalise,
             device,
             batch_size=config.batch_size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from josrc._console import clipped
 from josrc._plugins import load_plugin, plugin_names
 from josrc.errors import UserError, closest
 from josrc.methods.base import Method, StepResult
@@ -32,9 +33,11 @@ def _own_names() -> set[str]:
 
 def get_method(key: str) -> type[Method]:
     """The method class of a key."""
-    if key not in method_names():
-        raise UserError(f"Unknown method '{key}'.{closest(str(key), method_names())}")
     if key not in _own_names():
+        if key not in plugin_names(PLUGINS):  # looked for last: every installed package is asked
+            raise UserError(
+                f"Unknown method '{clipped(str(key))}'.{closest(str(key), method_names())}"
+            )
         found = load_plugin(PLUGINS, key)
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise UserError(

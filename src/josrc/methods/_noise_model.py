@@ -28,7 +28,8 @@ MIN_CONFIDENCE = 0.9
 # What is given to a class less often than this, relative to the right label, or within this many
 # standard deviations of even noise, is an error of the network and not a habit of the labels.
 MIN_FLIP, MIN_DEVIATIONS = 0.15, 4.0
-# Labels that are learned by heart rise in the ranking: even noise may fall this slowly.
+# Labels that are learned by heart rise in the ranking: even noise may fall this slowly. And what is
+# learned of right labels makes samples with wrong ones look doubtful: foreign ones may grow so.
 FORGETTING = 0.99
 # Pseudo-counts of a row of T, how much of T the next fit keeps, and how many steps align opinions.
 PSEUDO_COUNT, KEPT_SHARE, ALIGNMENTS = 10.0, 0.5, 3
@@ -114,7 +115,7 @@ def weight_of(model: NoiseModel, belief: Belief) -> Tensor:
     confidence, top = belief.classes.max(dim=1)
     below = (confidence - model.target_mean[top]).clamp(max=0)
     # SoftMatch and SED: twice the width that the variance has.
-    return torch.exp(-2 * below.square() / model.target_variance[top]) * (1 - belief.none)
+    return torch.exp(-2 * below.square() / model.target_variance[top])
 
 
 def aligned(opinions: Tensor, power: Tensor | float, bias: Tensor) -> Tensor:
@@ -168,12 +169,18 @@ def fit_noise_model(
     if flips:
         habits = _habits(plain, label, marks.mean().clamp(0, 0.98))
         marks = torch.where(habits[top, label], 0.0, marks)
-    heaps, edges, even, share = _find_foreign(model, plain, marks)
+    heaps, edges, share = _find_foreign(model, plain, marks)
     if not foreign:
-        share, even = torch.zeros_like(share), marks.mean().clamp(0, 0.98)
+        share = torch.zeros_like(share)
+    elif before is not None:
+        share = torch.lerp(before.foreign, share, 1 - KEPT_SHARE)
+        most = before.foreign[heaps].mean() / FORGETTING
+        share = share * (most / share[heaps].mean().clamp(min=PROBABILITY_FLOOR)).clamp(max=1)
+    # All labels of foreign samples are even; of the others as many as make up the rest.
+    all_foreign = share[heaps].mean()
+    even = ((marks.mean() - all_foreign) / (1 - all_foreign)).clamp(0, 0.98)
     if before is not None:
         even = torch.maximum(even, FORGETTING * before.even)
-        share = torch.lerp(before.foreign, share, 1 - KEPT_SHARE)
     model = model._replace(edges=edges, even=even, foreign=share)
 
     own = 1 - model.foreign[heaps]  # samples of no class are no evidence of T
@@ -216,8 +223,8 @@ def _habits(opinions: Tensor, label: Tensor, even: Tensor) -> Tensor:
 
 def _find_foreign(
     model: NoiseModel, opinions: Tensor, even: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Heaps of like confidence, their edges, even noise of the surest, foreign ones by heap.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Heaps of like confidence, their edges, and the share of foreign samples in each.
 
     Noise is no different where the network is sure and where it hesitates. Where more labels are
     even there, images belong to no class: those have any label.
@@ -236,7 +243,7 @@ def _find_foreign(
     chance = 2 * (found.clamp(min=1 / size) / EVEN_NOISE_SHARE / count).sqrt()
     share = ((found - chance - least) / (1 - least)).clamp(0, 0.98)
     # The surer, the fewer: each heap has at most what all that are more doubtful have.
-    return heaps, edges, least, share.cummin(dim=0).values
+    return heaps, edges, share.cummin(dim=0).values
 
 
 def estimate_transitions(

@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from josrc._io import UNREADABLE, readable
+from josrc._reading import read_array, regular
 from josrc.config import File, LowerCase, MethodSettings, phase
 from josrc.data.loaders import Batch
 from josrc.data.noise import CLEAN, ID
@@ -195,14 +197,13 @@ def read_matrix(path: Path, classes: int) -> Tensor:
         path: ``.npy``, or ``.csv`` with commas and no header.
         classes: how many there are.
     """
-    try:
+    complaint = "can't be read as a matrix"
+    with readable(path, complaint, UNREADABLE):
         if path.suffix == ".npy":
-            found = np.load(path, allow_pickle=False)
+            found = read_array(path, complaint)
         else:
-            found = np.loadtxt(path, delimiter=",", ndmin=2)
+            found = np.loadtxt(regular(path), delimiter=",", ndmin=2)
         matrix = torch.from_numpy(found.astype(np.float64))
-    except (OSError, ValueError) as error:
-        raise UserError(f"method.matrix: {path} can't be read as a matrix: {error}") from None
     if matrix.shape != (classes, classes):
         shape = " x ".join(map(str, matrix.shape))
         raise UserError(f"method.matrix: {path} is {shape}; the data has {classes} classes.")

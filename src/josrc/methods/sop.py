@@ -90,10 +90,13 @@ class SOP(Method):
                 first.detach(), predicted.detach()
             )
             loss = loss + s.consistency * batch_mean(consistency)
+        # code: it is what remains to the network and the samples together that is even.
+        lift = torch.zeros_like(corrected[0])
         if s.balance:
-            loss = loss + s.balance * balance_penalty(predicted)
+            loss = loss + s.balance * balance_penalty(corrected)
+            lift = s.balance / len(lift) / batch_mean(corrected.detach())
 
-        change_u, change_v = gradients(predicted.detach(), u, v, given)
+        change_u, change_v = gradients(predicted.detach(), u, v, given, lift)
         size = batch_size(len(batch.label))
         self.u.index_copy_(0, batch.index, u - s.rate_u * change_u / size)
         self.v.index_copy_(0, batch.index, v - s.rate_v * change_v / size)
@@ -119,11 +122,21 @@ def explain_labels(u: Tensor, v: Tensor, given: Tensor) -> Tensor:
     return (u * u * given).clamp(0, 1) - (v * v * (1 - given)).clamp(0, 1)
 
 
-def gradients(predicted: Tensor, u: Tensor, v: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+def gradients(
+    predicted: Tensor, u: Tensor, v: Tensor, given: Tensor, lift: Tensor
+) -> tuple[Tensor, Tensor]:
     """Derivatives of each sample's losses, as the code has them, for its u and v.
 
-    u moves by the cross-entropy of the corrected prediction and by the squared distance of the
-    corrected top class from the label; v by that distance alone.
+    u moves by the cross-entropy of the corrected prediction, by the balance of the classes and by
+    the squared distance of the corrected top class from the label; v by that distance alone.
+
+    Args:
+        predicted: by the network, ``(batch, classes)``.
+        u: of the samples, ``(batch, 1)``.
+        v: likewise, ``(batch, classes)``.
+        given: labels, one hot, ``(batch, classes)``.
+        lift: by how much the balance falls as the corrected probability of a class rises,
+            ``(classes,)``.
     """
     excess = explain_labels(u, v, given)
     raw = predicted + excess
@@ -131,9 +144,12 @@ def gradients(predicted: Tensor, u: Tensor, v: Tensor, given: Tensor) -> tuple[T
     own, total = (clipped * given).sum(dim=1, keepdim=True), clipped.sum(dim=1, keepdim=True)
     inside = ((raw > MIN_PROBABILITY) * given).sum(dim=1, keepdim=True) * (u * u < 1)
     by_entropy = (1 / total - 1 / own) * inside * 2 * u
+    lifted = (clipped / total * lift).sum(dim=1, keepdim=True)
+    own_lift = (given * lift).sum(dim=1, keepdim=True)
+    by_balance = (lifted - own_lift) / total * inside * 2 * u
 
     hard = F.one_hot(predicted.argmax(dim=1), predicted.shape[1]).to(predicted.dtype)
     distance = 2 * (hard + excess - given)
     by_distance = (distance * given).sum(dim=1, keepdim=True) * 2 * u * (u * u < 1)
     change_v = -distance * (1 - given) * 2 * v * (v * v < 1)
-    return by_entropy + by_distance, change_v
+    return by_entropy + by_balance + by_distance, change_v

@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from josrc._reading import regular
 from josrc.errors import UserError
 from josrc.models.pretrained import check_file
 
@@ -19,9 +20,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     check_file(path)
     try:
         if path.suffix == ".safetensors":
-            return dict(load_file(path))
+            return dict(load_file(regular(path)))
         with warnings.catch_warnings(action="ignore"):
-            values = torch.load(path, map_location="cpu", weights_only=True)
+            values = torch.load(regular(path), map_location="cpu", weights_only=True)
     except SafetensorError as error:
         raise UserError(f"{path} can't be read as weights: {error}") from None
     except Exception:  # torch has no list of what a file that is not a checkpoint raises

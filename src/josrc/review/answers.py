@@ -66,7 +66,7 @@ class AnswerTally:
         parts = ", ".join(
             f"{self.outcomes[key]:,} {title}" for key, title in what.items() if self.outcomes[key]
         )
-        by = f" by {', '.join(sorted(self.people))}" if self.people else ""
+        by = f" by {_some(sorted(self.people))}" if self.people else ""
         lines = [
             f"{file}: {self.tasks:,} tasks, {sum(self.outcomes.values()):,} answered"
             f"{by}{f' ({parts})' if parts else ''}.",

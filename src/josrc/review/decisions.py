@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from josrc._reading import regular
 from josrc.data.noise import CLEAN, ID
 from josrc.errors import UserError
 from josrc.review.index import indexed, origin_of, version_of
@@ -59,7 +58,7 @@ class Store(Queues):
     def _open(self, index: Path) -> None:
         self._origin = origin_of(index)
         try:
-            self._writer = connect(regular(self.path), index)
+            self._writer = connect(self.path, index)
             self._reader = connect(self.path, index)
         except sqlite3.DatabaseError as error:
             raise StorageError(f"{self.path} can't be opened: {error}.") from None

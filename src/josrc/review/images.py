@@ -9,6 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from josrc._io import atomic_write
+from josrc._reading import regular
 from josrc.verdicts.report.thumbnails import encode_webp
 
 THUMBNAIL_SIDE, LARGE_SIDE = 320, 1600
@@ -31,7 +32,9 @@ class ReviewImages:
         """A small picture as WebP, from the cache where it is there."""
         path = self.cache / f"{row // IMAGES_PER_FOLDER}" / f"{row}.webp"
         with self.locks[row % len(self.locks)]:
-            if path.is_file() and (content := path.read_bytes()):  # a power cut may empty a file
+            if path.is_file() and (
+                content := regular(path).read_bytes()
+            ):  # a power cut may empty a file
                 return content
             content = _encode(self.find(row), THUMBNAIL_SIDE)
             try:

@@ -65,7 +65,7 @@ def indexed(audit: Path) -> Path:
             f"{verdicts} is missing. Write it: josrc audit {shlex.quote(str(audit.parent))}"
         )
     now = version_of(verdicts)
-    if origin_of(regular(path)) != now:
+    if origin_of(path) != now:
         try:
             drop_link(audit / ".index.lock")
             with FileLock(audit / ".index.lock"):  # of two reviews one builds it for both
@@ -91,7 +91,7 @@ def origin_of(path: Path) -> tuple[int, ...] | None:
     if not path.is_file():
         return None
     try:
-        with closing(sqlite3.connect(path)) as database:
+        with closing(sqlite3.connect(regular(path))) as database:
             found: tuple[int, ...] | None = database.execute("SELECT * FROM origin").fetchone()
             for table, names in COLUMNS.items():
                 database.execute(f"SELECT {names} FROM {table} LIMIT 1").fetchall()
@@ -103,7 +103,7 @@ def origin_of(path: Path) -> tuple[int, ...] | None:
 def _build(path: Path, verdicts: Path, origin: tuple[int, ...]) -> None:
     with atomic_write(path) as partial:
         partial.unlink(missing_ok=True)
-        with closing(sqlite3.connect(partial, isolation_level=None)) as database:
+        with closing(sqlite3.connect(regular(partial), isolation_level=None)) as database:
             # Nothing to protect: it is either complete and takes its place, or thrown away.
             database.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;")
             for statement in SCHEMA.split(";"):

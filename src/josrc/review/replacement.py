@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from josrc._io import MALFORMED, is_url, split_member, with_path, write_text
+from josrc._reading import parse_json, regular
 from josrc.data.source import Source
 from josrc.errors import UserError
 
@@ -104,13 +105,13 @@ def _recover(out: Path) -> None:
 def _is_abandoned(folder: Path) -> bool:
     """Whether nobody writes to a folder any more that was to take another's place."""
     try:
-        text = (folder / MARK).read_text(encoding="utf-8")
+        text = regular(folder / MARK).read_text(encoding="utf-8")
     except OSError:
         return False
     if text == MARK_TEXT:
         return True
     with suppress(*MALFORMED):
-        mark = json.loads(text)
+        mark = parse_json(text)
         here = mark["machine"] == socket.gethostname()
         return here and not psutil.pid_exists(int(mark["process"]))
     return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from josrc._reading import regular
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS decision (
     row INTEGER PRIMARY KEY, id TEXT, outcome TEXT, label TEXT, who TEXT, decided_at TEXT);
@@ -50,8 +52,8 @@ LOCK_TIMEOUT_SECONDS = 10
 def connect(path: Path, index: Path) -> sqlite3.Connection:
     """The decisions, with the index of their verdicts beside them."""
     database = sqlite3.connect(
-        path.absolute().as_uri(), uri=True, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None,
-        check_same_thread=False,
+        regular(path).absolute().as_uri(), uri=True, timeout=LOCK_TIMEOUT_SECONDS,
+        isolation_level=None, check_same_thread=False,
     )  # fmt: skip
     try:
         # FULL: a commit returns when the disk has it, and not when the system has heard of it.

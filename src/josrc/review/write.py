@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from josrc._io import atomic_write
+from josrc._reading import regular
 from josrc.data.images import Images
 from josrc.data.readers.table import SPLITS
 from josrc.data.source import Source
@@ -104,7 +105,7 @@ def put_image(images: Images, index: int, path: Path, link: LinkMode) -> None:
         return
     original = Path(content).absolute()
     if link == "copy":
-        shutil.copyfile(original, path)
+        shutil.copyfile(regular(original), path)
     elif link == "hard":
         path.hardlink_to(original.resolve())
     else:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from josrc._io import atomic_write, write_text
+from josrc._reading import regular
 from josrc._version import __version__
 from josrc.data.decode import FLOATS_TIMES, SIXTEEN_BIT_BY
 from josrc.errors import UserError, closest, install_command
@@ -166,7 +167,7 @@ def _write_torch(program: ExportedProgram, path: Path) -> None:
 
 
 def _read_torch(path: Path, images: Tensor) -> NDArray[Any]:
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         loaded = torch.export.load(file)
     found: Tensor = loaded.module()(images)
     return found.numpy()

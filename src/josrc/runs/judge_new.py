@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -12,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from josrc.config import SCAN, RunConfig
-from josrc.data.feature_file import METADATA, open_features
+from josrc.data.feature_file import open_features, origin_of
 from josrc.data.image_files import ImageFiles
 from josrc.data.noise import Labels
 from josrc.data.readers import read_table
@@ -182,8 +180,7 @@ def _by_features(
 def _own_features(path: Path, run: Path) -> NDArray[Any]:
     """The features that a scan has taken itself."""
     features = open_features(path)
-    with safe_open(path, framework="numpy") as file:
-        origin = json.loads(file.metadata()[METADATA])
+    origin = origin_of(path)
     if origin["model"] == "given":
         what = "features" if features.shape[1] else "predictions"
         raise UserError(

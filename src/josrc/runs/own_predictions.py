@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from josrc._io import UNREADABLE, readable
+from josrc._reading import regular
 from josrc.data.feature_file import open_features, read_ids
 from josrc.data.packed_strings import PackedStrings
+from josrc.data.parquet_rows import rows_at_once
 from josrc.data.readers._extras import library
 from josrc.data.source import Source
 from josrc.errors import UserError
@@ -28,6 +30,8 @@ NAMES = ("id", "path")
 MAX_LISTED = 5
 # How far the probabilities of an image may be from adding up to 1.
 TOLERANCE = 0.02
+# Rows of a table that are read at a time, and bytes that any table may take.
+CHUNK, LARGEST_TABLE = 50_000, 2**28
 
 
 def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> NDArray[Any]:
@@ -97,33 +101,50 @@ def _read(path: Path, what: What, source: Source) -> NDArray[Any]:
         raise UserError(f"{path} does not exist.")
     kind = path.suffix.lower()
     if kind in (".parquet", ".pq", ".csv"):
-        frame = _in_order(path, _read_table(path), source)
+        frame = _in_order(path, _read_table(path, len(source)), source)
         return _class_columns(path, frame, source) if what == "probs" else frame.to_numpy()
     if kind == ".safetensors":
         if what == "probs":
             raise UserError(f"{path} holds features: give it as --features.")
         return _features_of_scan(path, source)
     with readable(path, "can't be read as an npy file", UNREADABLE):
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             if not file.read(len(ARRAY_MARK)).startswith((ARRAY_MARK, ARCHIVE_MARK)):
                 raise UserError(f"{path} is not an npy, parquet or CSV file.")
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(regular(path), mmap_mode="r", allow_pickle=False)
     if not isinstance(loaded, np.ndarray):
         raise UserError(f"{path} holds several arrays: save one with numpy.save.")
     return loaded
 
 
-def _read_table(path: Path) -> DataFrame:
-    """The columns of a file."""
+def _read_table(path: Path, images: int) -> DataFrame:
+    """The columns of a file on so many images."""
     if path.suffix.lower() == ".csv":
         import pandas
 
         with readable(path, "can't be read as a CSV file", UNREADABLE):
-            return pandas.read_csv(path, dtype=dict.fromkeys(NAMES, str), keep_default_na=False)
+            return pandas.read_csv(
+                regular(path), dtype=dict.fromkeys(NAMES, str), keep_default_na=False
+            )
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
     with readable(path, "can't be read as a parquet file", UNREADABLE):
-        found: DataFrame = parquet.read_table(path).to_pandas()
-        return found
+        return _all_rows(path, parquet, images)
+
+
+def _all_rows(path: Path, parquet: Any, images: int) -> DataFrame:
+    """The table, if it takes no more than one of so many images may."""
+    import pandas
+
+    frames, size = [], 0
+    with parquet.ParquetFile(regular(path)) as file:
+        names = file.schema_arrow.names
+        most = max(LARGEST_TABLE, 4 * 8 * images * len(names))
+        for batch in file.iter_batches(rows_at_once(path, file, names, CHUNK)):
+            size += batch.nbytes
+            if size > most:
+                raise ValueError(f"it takes more than {most:,} bytes, for {images:,} images")
+            frames.append(batch.to_pandas())
+        return pandas.concat(frames) if frames else file.read().to_pandas()
 
 
 def _in_order(path: Path, frame: DataFrame, source: Source) -> DataFrame:
@@ -155,14 +176,14 @@ def _class_columns(path: Path, frame: DataFrame, source: Source) -> NDArray[Any]
     names, found = source.closed_names, [str(name) for name in frame.columns]
     frame = frame.set_axis(found, axis=1)
     missing = [name for name in names if name not in found]
-    if len(missing) == len(names) and found == [str(number) for number in range(len(names))]:
-        return frame.to_numpy()
-    if missing:
+    numbered = len(missing) == len(names) and found == [str(n) for n in range(len(names))]
+    if missing and not numbered:
         raise UserError(
             f"{path} has no column for class '{missing[0]}': it needs one named after each class, "
             f"and has {_listed(found)}."
         )
-    return frame[names].to_numpy()
+    rows: NDArray[Any] = (frame if numbered else frame[names]).to_numpy()
+    return rows
 
 
 def _features_of_scan(path: Path, source: Source) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from josrc._console import MAX_TEXT_LENGTH, clipped
 from josrc._io import atomic_csv
-from josrc._reading import check_json
+from josrc._reading import check_json, regular
 from josrc.config import RunConfig
 from josrc.data.decode import to_tile
 from josrc.data.image_files import ImageFiles
@@ -167,7 +167,7 @@ def check_target(path: Path, inputs: Iterable[Path]) -> None:
         return
     if any(path.samefile(one) for one in inputs if one.exists()):
         raise UserError(f"{path} is among the images to predict. Name another --out.")
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         if not file.read(100).startswith(",".join(PREDICTION_COLUMNS).encode()):
             raise UserError(f"{path} exists and holds no predictions. Name another --out.")
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -65,6 +67,11 @@ def recipe_text(name: str) -> str:
 
 def load_recipe(name: str) -> Values:
     """A recipe as values, with what it extends merged in."""
+    return deepcopy(_parsed_recipe(name))
+
+
+@cache
+def _parsed_recipe(name: str) -> Values:
     values = parse_yaml(recipe_text(name), f"recipe {name}")
     base = values.pop("extends", None)
     return merge(load_recipe(base), values) if base else values

@@ -14,7 +14,8 @@ from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
 from josrc.runs.predictor import Predictor
 from josrc.runs.resolve import load_run_config
-from josrc.verdicts.table import NUMBERS, read_verdicts, verdicts_of
+from josrc.verdicts.table import read_verdicts, verdicts_of
+from josrc.verdicts.table_parts import NUMBERS
 
 if TYPE_CHECKING:
     import pandas

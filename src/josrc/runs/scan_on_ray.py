@@ -202,9 +202,13 @@ class ShardedExtraction:
         writer = FeatureWriter(path, source.ids, network.num_features, origin)
         filled = 0
         for shard in self.shards[TRAIN]:
-            rows = read_features(work.path(shard))
+            rows = read_features(work.path(shard), network.num_features)
+            if filled + len(rows) > len(writer.rows):
+                raise UserError(f"{work.path(shard)} has more rows than its images: delete it.")
             writer.rows[filled : filled + len(rows)] = rows
             filled += len(rows)
+        if filled < len(writer.rows):
+            raise UserError(f"{work.folder} lacks the features of some images: delete it.")
         writer.finish()
         return open_features(path)
 

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from josrc._io import PARTIAL, readable, write_text
-from josrc._reading import read_json
+from josrc._reading import read_json, regular
 from josrc.config import ModelConfig
 from josrc.data.duplicates import MARK_BYTES, Marks, marks_of
 from josrc.data.feature_file import Features
@@ -30,6 +30,7 @@ from josrc.data.image_files import ImageFiles
 from josrc.data.images import ArrayImages, Images, ImageSpec
 from josrc.data.near.sketches import SKETCH_BYTES, Sketches, sketches_of
 from josrc.data.packed_strings import PackedStrings
+from josrc.data.parquet_rows import rows_at_once
 from josrc.data.prepare import IMAGES_PER_GROUP
 from josrc.data.workers import DecodingPool, Faults
 from josrc.errors import UserError
@@ -219,13 +220,14 @@ def digest_of(names: Iterable[str]) -> str:
 
 def read_findings(paths: Sequence[Path]) -> tuple[Marks, Sketches, Faults]:
     """What shards of a part say of its files, in their order."""
-    from pyarrow import parquet
+    import pyarrow as pa
 
     marks, sketches, faults = bytearray(), bytearray(), list[tuple[int, str]]()
     seen = 0
+    kinds = {MARK: pa.binary(MARK_BYTES), SKETCH: pa.binary(SKETCH_BYTES), FAULT: pa.string()}
     for path in paths:
         with readable(path):
-            table = parquet.read_table(path, columns=[MARK, SKETCH, FAULT]).combine_chunks()
+            table = _columns_of(path, kinds)
             for name, block in ((MARK, marks), (SKETCH, sketches)):
                 for chunk in table[name].chunks:
                     size = chunk.type.byte_width
@@ -237,13 +239,33 @@ def read_findings(paths: Sequence[Path]) -> tuple[Marks, Sketches, Faults]:
     return marks_of(marks), sketches_of(sketches), faults
 
 
-def read_features(path: Path) -> Features:
+def read_features(path: Path, width: int) -> Features:
     """The features of the images of a shard that gave one, ``(n, width)``."""
-    from pyarrow import parquet
+    import pyarrow as pa
 
+    kinds = {FEATURES: pa.list_(pa.float16(), width), FAULT: pa.string()}
     with readable(path):
-        table = parquet.read_table(path, columns=[FEATURES, FAULT]).combine_chunks()
+        table = _columns_of(path, kinds)
         flat = table[FEATURES].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         rows: Features = flat.reshape(len(table), -1)
         sound: NDArray[np.bool_] = table[FAULT].is_null().to_numpy()
         return rows[sound]
+
+
+def _columns_of(path: Path, kinds: Mapping[str, Any]) -> Any:
+    """Columns of a shard, which hold what a worker has written."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(regular(path)) as file:
+        for name, kind in kinds.items():
+            found = file.schema_arrow.field(name).type
+            if found != kind:
+                raise ValueError(f"{name} holds {found}, not {kind}")
+        count = file.metadata.num_rows
+        if rows_at_once(path, file, [FAULT], count) < count:
+            raise ValueError("its reasons are too long")
+        table = file.read(columns=list(kinds)).combine_chunks()
+    missing = [name for name in kinds if name != FAULT and table[name].null_count]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing in some rows")
+    return table

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from josrc._console import say
+from josrc._reading import regular
 from josrc.engine.cluster import check_ray, check_resources, connected
 from josrc.engine.run_folder import RunFolder
 from josrc.errors import UserError
@@ -51,7 +52,7 @@ def sweep(
         _announce(plan, trials, folder, console)
         missing = [trial for trial in trials if not folder.has_ended(trial.name)]
         if missing:
-            shutil.copyfile(path, folder.path / "plan.yaml")
+            shutil.copyfile(regular(path), folder.path / "plan.yaml")
             with connected(address, cpus):
                 check_resources(plan.cpus, plan.gpus)
                 _run(plan, trials, missing, folder, console)

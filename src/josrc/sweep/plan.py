@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,7 +18,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from josrc.config import RunConfig, Section
+from josrc._console import clipped, printable
+from josrc._reading import regular
+from josrc.config import DataKind, RunConfig, Section
 from josrc.data.registry import full_name, kind_of
 from josrc.errors import UserError
 from josrc.runs.resolve import Values, ask, merge, nested, parse_yaml, validate
@@ -28,8 +30,8 @@ METRICS: dict[str, str] = {
     "agreement": "share of held-out given labels that the network predicts, in percent",
     "estimated_precision": "share of accused labels that are wrong, as planted errors tell",
 }
-# More trials than this are a typing error.
-MAX_TRIALS = 10_000
+# More trials than this are a typing error; so are more epochs, and more cores of a machine.
+MAX_TRIALS, MAX_EPOCHS, MAX_CORES = 10_000, 10**6, 10_000
 
 
 class Range(Section):
@@ -48,47 +50,62 @@ class Range(Section):
             raise ValueError(f"A range needs low < high, not {self.low:g} and {self.high:g}.")
         if self.log and self.low <= 0:
             raise ValueError(f"A range with log: true needs low > 0, not {self.low:g}.")
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"A range from {self.low:g} to {self.high:g} is too wide.")
+        if self.whole and math.ceil(self.low) > math.floor(self.high):
+            raise ValueError(f"No whole number lies between {self.low:g} and {self.high:g}.")
         return self
+
+    @property
+    def ends(self) -> tuple[float | int, float | int]:
+        """The least and the largest value that can be drawn."""
+        return (math.ceil(self.low), math.floor(self.high)) if self.whole else (self.low, self.high)
 
     def draw(self, generator: np.random.Generator) -> float | int:
         """A value, of six digits at most: it stands in tables and in configurations."""
         ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         drawn = float(generator.uniform(*ends))
         value = math.exp(drawn) if self.log else drawn
-        if self.whole:
-            return round(value)
-        return min(max(float(f"{value:.6g}"), self.low), self.high)
+        low, high = self.ends
+        return min(max(round(value) if self.whole else float(f"{value:.6g}"), low), high)
 
 
 class Scheduler(Section):
     """ASHA: runs that are behind at a rung are stopped (Li et al., MLSys 2020)."""
 
     name: Literal["asha"] = "asha"
-    grace: int = Field(1, ge=1, description="epochs that every run gets: the first rung")
-    reduction: int = Field(3, ge=2, description="one run in this many goes on from each rung")
+    grace: int = Field(
+        1, ge=1, le=MAX_EPOCHS, description="epochs that every run gets: the first rung"
+    )
+    reduction: int = Field(
+        3, ge=2, le=MAX_EPOCHS, description="one run in this many goes on from each rung"
+    )
 
 
 class SweepPlan(Section):
     """What PLAN.yaml may say."""
 
-    data: str
+    data: str = Field(max_length=4096, description="name or path, as train takes it")
     fixed: dict[str, Any] = Field({}, description="settings of all runs")
     grid: dict[str, list[Any]] = Field({}, description="every combination of these values")
     choices: dict[str, list[Any]] = Field({}, description="values to draw from")
     ranges: dict[str, Range] = Field({}, description="intervals to draw from")
-    samples: int = Field(1, ge=1, description="draws; each is run at every point of the grid")
-    draw_seed: int = Field(0, ge=0, description="of the draws")
+    samples: int = Field(
+        1, ge=1, le=MAX_TRIALS, description="draws; each is run at every point of the grid"
+    )
+    draw_seed: int = Field(0, ge=0, le=2**63, description="of the draws")
     metric: Metric | None = None
     scheduler: Scheduler | None = None
-    cpus: int = Field(1, ge=1, description="cores per run")
-    gpus: float = Field(0, ge=0, description="GPUs per run; 0.5: two runs share one")
+    cpus: int = Field(1, ge=1, le=MAX_CORES, description="cores per run")
+    gpus: float = Field(0, ge=0, le=MAX_CORES, description="GPUs per run; 0.5: two runs share one")
 
     @field_validator("metric", mode="before")
     @classmethod
     def _not_by_the_test(cls, metric: Any) -> Any:
-        if metric is None or metric in METRICS:
+        if metric is None or (isinstance(metric, str) and metric in METRICS):
             return metric
-        if any(part in str(metric) for part in ("accuracy", "test", "last10", "best", "final")):
+        metric = printable(clipped(str(metric)))
+        if any(part in metric for part in ("accuracy", "test", "last10", "best", "final")):
             raise ValueError(
                 f"metric: {metric} is refused. Settings chosen by test images look better on "
                 "them than on any others, so their test accuracy says nothing. Choose by "
@@ -158,9 +175,9 @@ class Trial:
 
 def read_plan(path: Path) -> SweepPlan:
     """The plan in a file."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"The plan {path} does not exist.")
-    values = parse_yaml(path.read_bytes(), str(path))
+    values = parse_yaml(regular(path).read_bytes(), str(path))
     try:
         return validate(SweepPlan, {**values, "fixed": _flat(values.get("fixed") or {})})
     except UserError as error:
@@ -180,11 +197,10 @@ def _flat(values: Any, prefix: str = "") -> Any:
 
 def trials_of(plan: SweepPlan) -> list[Trial]:
     """The runs of a plan, in the order in which they begin; a mistake in any is reported here."""
+    count = math.prod(map(len, plan.grid.values())) * plan.samples
+    if count > MAX_TRIALS:
+        raise UserError(f"The plan has {count:,} runs, more than {MAX_TRIALS:,}.")
     combined = list(itertools.product(*plan.grid.values()))
-    if len(combined) * plan.samples > MAX_TRIALS:
-        raise UserError(
-            f"The plan has {len(combined) * plan.samples:,} runs, more than {MAX_TRIALS:,}."
-        )
     kind = kind_of(plan.data)
     data = full_name(plan.data, kind)
     trials: dict[str, Trial] = {}
@@ -193,14 +209,42 @@ def trials_of(plan: SweepPlan) -> list[Trial]:
         for values in combined:
             varied = dict(zip(plan.grid, values, strict=True)) | drawn
             settings = plan.fixed | varied
-            layer: Values = {}
-            for key, value in settings.items():
-                layer = merge(layer, nested(key, value))
-            config = ask(data, kind, None, [layer]).config
+            config = _config_of(data, kind, settings)
             _check_metric(plan.metric, config)
             name = _name(data, settings)
             trials.setdefault(name, Trial(name, data, settings, varied, config.epochs))
+    by_method = {trial.settings.get("method.name"): trial for trial in trials.values()}
+    _check_drawable(plan, kind, list(by_method.values()))
     return list(trials.values())
+
+
+def _config_of(data: str, kind: DataKind, settings: Values) -> RunConfig:
+    """The configuration that settings make, if they make one."""
+    layer: Values = {}
+    for key, value in settings.items():
+        layer = merge(layer, nested(key, value))
+    return ask(data, kind, None, [layer]).config
+
+
+def _check_drawable(plan: SweepPlan, kind: DataKind, trials: Sequence[Trial]) -> None:
+    """Raise an error if what may be drawn is refused, also where no trial has drawn it.
+
+    Args:
+        plan: the plan.
+        kind: of its data.
+        trials: one of each method; a value may be right for some methods alone.
+    """
+    ends = {key: list(interval.ends) for key, interval in plan.ranges.items()}
+    for key, values in (plan.choices | ends).items():
+        for value in values:
+            refused: list[UserError] = []
+            for trial in trials:
+                try:
+                    _config_of(trial.data, kind, trial.settings | {key: value})
+                except UserError as error:
+                    refused.append(error)
+            if len(refused) == len(trials):
+                raise refused[0]
 
 
 def _draw_values(plan: SweepPlan, sample: int) -> Values:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from josrc._io import write_text
+from josrc._io import readable, write_text
 from josrc._reading import read_json
 from josrc.engine.run_folder import RunFolder
 
@@ -34,8 +34,9 @@ class Record:
         if not path.is_file():
             return cls()
         found = read_json(path)
-        reports = [(int(epoch), float(value)) for epoch, value in found["reports"]]
-        return cls(reports, found["end"], found["message"])
+        with readable(path):
+            reports = [(int(epoch), float(value)) for epoch, value in found["reports"]]
+            return cls(reports, str(found["end"]), str(found["message"]))
 
     def write(self, path: Path) -> None:
         """Keep it in its file."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc._console import say_once
 from josrc._io import write_csv
 from josrc._reading import regular
 from josrc.data.annotations import Annotations
@@ -32,6 +33,10 @@ ANNOTATOR_COLUMNS = (
 CONSENSUS_COLUMNS = (
     "id", "given_label", "consensus_label", "consensus_quality", "annotators", "disagreeing",
 )  # fmt: skip
+
+
+# Images by annotators that are weighed: the library wants a table of all of them, several times.
+MAX_CELLS = 40_000_000
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,16 @@ def find_consensus(annotations: Annotations, probabilities: NDArray[Any]) -> Con
         return None
     some = annotations.take(known)
     people = np.unique(some.annotator)
+    if len(known) * len(people) > MAX_CELLS:
+        say_once(
+            f"{len(people):,} annotators of {len(known):,} images are too many to weigh against "
+            "each other: the majority's labels stand, without a consensus."
+        )
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of annotators who agree on nothing: the numbers say so
         found = _library().get_label_quality_multiannotator(
-            some.matrix(len(known))[:, people],
+            some.matrix(len(known), people),
             np.asarray(probabilities[known], dtype=np.float64),
             return_detailed_quality=False,
             verbose=False,

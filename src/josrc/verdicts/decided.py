@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from josrc._reading import regular
 from josrc.errors import UserError
 
 DECISIONS = "decisions.sqlite"
@@ -39,7 +40,9 @@ def read_sample_decisions(audit: Path) -> dict[int, SampleDecision]:
     if not path.is_file():
         return {}
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(
+            sqlite3.connect(f"{regular(path).absolute().as_uri()}?mode=ro", uri=True)
+        ) as database:
             found = database.execute("SELECT row, outcome, label FROM decision ORDER BY row")
             return {row: SampleDecision(outcome, label or "") for row, outcome, label in found}
     except sqlite3.DatabaseError as error:

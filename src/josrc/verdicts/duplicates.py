@@ -26,8 +26,8 @@ def read_duplicates(path: Path) -> Iterator[Duplicate]:
     if not path.is_file():
         return
     with (
-        readable(regular(path)),
-        path.open(newline="", encoding="utf-8", errors="surrogateescape") as file,
+        readable(path),
+        regular(path).open(newline="", encoding="utf-8", errors="surrogateescape") as file,
     ):
         lines = csv.reader(file)
         next(lines, None)

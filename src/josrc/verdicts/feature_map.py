@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from josrc._io import MALFORMED, readable, write_npz
-from josrc._reading import read_arrays
+from josrc._reading import read_arrays, regular
 from josrc.errors import UserError
 
 MapKind = Literal["pca", "umap"]
@@ -109,7 +109,7 @@ def read_map(folder: Path, samples: int) -> FeatureMap | None:
 def read_features(path: Path) -> Tensor:
     """The features that a run keeps of all images, ``(N, features)``, in the order of verdicts."""
     with readable(path, kinds=(*MALFORMED, SafetensorError)):
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular(path), framework="pt") as file:
             found: Tensor = file.get_tensor("features")
         return found
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from josrc.data.noise import Labels
 from josrc.engine.planting import Likeness, count_to_plant, draw_errors
+from josrc.errors import UserError
 from josrc.verdicts.features import Held, label_probabilities
 from josrc.verdicts.findings import held_out_findings
 from josrc.verdicts.groups import without_others
@@ -181,6 +182,10 @@ def judge_predictions(
     """
     total, classes = probabilities.shape
     known = np.flatnonzero(np.isfinite(probabilities).all(axis=1))
+    if not known.size:
+        raise UserError(
+            "Nothing can be said of any image: their features are no finite numbers. Scan again."
+        )
     share = min(TRIED_SHARE, MAX_TRIED / max(len(known), 1))
     likeness = Likeness.of(torch.from_numpy(probabilities[known]), torch.from_numpy(given[known]))
     count = count_to_plant(share, len(known))

@@ -29,7 +29,7 @@ from josrc.errors import UserError
 from josrc.verdicts.findings import Findings, Vector
 from josrc.verdicts.reasons import reasons
 from josrc.verdicts.rule import Verdicts
-from josrc.verdicts.table_parts import read_parts, write_parts
+from josrc.verdicts.table_parts import NUMBERS, read_parts, write_parts
 
 if TYPE_CHECKING:
     import pandas
@@ -45,7 +45,6 @@ VERDICT_COLUMNS = (
 )  # fmt: skip
 # As an earlier josrc wrote them.
 COLUMNS_WITHOUT_SCORE = tuple(name for name in VERDICT_COLUMNS if name != "score")
-NUMBERS = ["p_clean", "p_ood", "confidence", "score"]
 # As many digits as keep the order of float32 numbers.
 PROBABILITY, SCORE = "{:.4f}", "{:.9g}"
 # Verdicts below this confidence are borderline: worth a second look. Those of confidence 0 are none
@@ -164,8 +163,6 @@ def _read_file(path: Path) -> Iterator[DataFrame]:
     """The lines of a CSV file."""
     import pandas
 
-    regular(path)
-
     options = {
         "dtype": object,  # any name, be it UTF-8 or not
         "keep_default_na": False,
@@ -173,11 +170,11 @@ def _read_file(path: Path) -> Iterator[DataFrame]:
         "index_col": False,
     }
     try:
-        found = tuple(pandas.read_csv(path, nrows=0, **options).columns)
+        found = tuple(pandas.read_csv(regular(path), nrows=0, **options).columns)
         if found not in (VERDICT_COLUMNS, COLUMNS_WITHOUT_SCORE):
             wanted = ", ".join(VERDICT_COLUMNS)
             raise UserError(f"{path} has columns other than those josrc writes: {wanted}.")
-        with pandas.read_csv(path, chunksize=CHUNK, **options) as frames:
+        with pandas.read_csv(regular(path), chunksize=CHUNK, **options) as frames:
             while (frame := _next(frames)) is not None:
                 if found == COLUMNS_WITHOUT_SCORE:
                     frame.insert(VERDICT_COLUMNS.index("score"), "score", frame["p_clean"])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from josrc._io import partial_of, readable, with_path, write_text
 from josrc._reading import read_json, regular
+from josrc.data.parquet_rows import rows_at_once
 from josrc.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ PART_ROWS = 1_000_000
 ROWS = "rows.json"
 # Its columns of few different texts, and those of numbers.
 FEW = ("given_label", "verdict", "suggested_label")
+NUMBERS = ("p_clean", "p_ood", "confidence", "score")
 
 
 def write_parts(
@@ -124,16 +126,41 @@ def read_parts(
         path = folder / f"part-{number:05}.parquet"
         if not path.is_file():
             raise UserError(f"{path} is missing.")
-        with readable(regular(path)), parquet.ParquetFile(path) as file:
+        with readable(path), parquet.ParquetFile(regular(path)) as file:
             if tuple(file.schema_arrow.names) != tuple(columns):
                 raise UserError(
                     f"{path} has columns other than those josrc writes: {', '.join(columns)}."
                 )
-            for batch in file.iter_batches(batch_size=rows, columns=list(wanted)):
+            _check_types(path, file.schema_arrow, columns)
+            some = rows_at_once(path, file, wanted, rows)
+            for batch in file.iter_batches(batch_size=some, columns=list(wanted)):
+                _check_complete(path, batch)
                 yield _frame(batch, wanted, begin, chosen)
                 begin += batch.num_rows
     if begin != total:
         raise UserError(f"{folder} has {begin:,} rows, and should have {total:,}.")
+
+
+def _check_types(path: Path, schema: pyarrow.Schema, columns: Sequence[str]) -> None:
+    """Raise an error unless columns hold numbers or texts, as they are written."""
+    import pyarrow as pa
+
+    text = pa.string()
+    for name in columns:
+        found, wanted = schema.field(name).type, text
+        if name in NUMBERS:
+            wanted = pa.float64()
+        elif name in FEW:
+            wanted = pa.dictionary(pa.int32(), text)
+        if found != wanted:
+            raise UserError(f"{path} is damaged: {name} holds {found}, not {wanted}.")
+
+
+def _check_complete(path: Path, batch: pyarrow.RecordBatch) -> None:
+    """Raise an error if something is missing in some rows."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count:
+            raise UserError(f"{path} is damaged: {name} is missing in {column.null_count:,} rows.")
 
 
 def _frame(

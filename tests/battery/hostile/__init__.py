@@ -14,10 +14,12 @@ from . import (
     manifests,
     names,
     noise_files,
+    packed_files,
     run_arrays,
     run_folders,
     scans,
     settings,
+    sweep_plans,
     weights,
 )
 
@@ -35,4 +37,6 @@ GROUPS: dict[str, Callable[[World], Iterator[Case]]] = {
     "devices": devices.cases,
     "scans": scans.cases,
     "label tools": label_tools.cases,
+    "packed files": packed_files.cases,
+    "sweep plans": sweep_plans.cases,
 }

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..cases import Case
-from ..world import SHORT, World, copy
+from ..world import SHORT, World, copy, in_parts
+from .hub_folders import good, saved
 
 
 def _fifo(path: Path) -> None:
@@ -79,6 +80,7 @@ WRITING: dict[str, tuple[str, ...]] = {
 def cases(world: World) -> Iterator[Case]:
     """Each kind in the place of every file that a command reads; links out of a run folder."""
     yield from _links(world)
+    hub, parts = saved(world, "good", good), in_parts(world)
     data, run, train = str(world.data), str(world.run), ("--out", "out/run")
     scan = ("scan", data, *train, "--quiet")
     uses = {
@@ -96,6 +98,11 @@ def cases(world: World) -> Iterator[Case]:
         "f.npy": (*scan, "--features", "in/f.npy"),
         "p.npy": (*scan, "--probs", "in/p.npy"),
         "p.parquet": (*scan, "--probs", "in/p.parquet"),
+        "t.tar": ("train", "in/t.tar", *SHORT, *train),
+        "t.parquet": ("train", "in/t.parquet", *SHORT, *train),
+        "plan.yaml": ("sweep", "in/plan.yaml", "--out", "out/sweep"),
+        "matrix.npy": _matrix("in/matrix.npy", data, train),
+        "matrix.csv": _matrix("in/matrix.csv", data, train),
         "x.png": ("predict", run, "in/x.png", "--workers", "0", "--out", "out/p.csv", "--quiet"),
     }  # fmt: skip
     for title, make in KINDS.items():
@@ -104,9 +111,29 @@ def cases(world: World) -> Iterator[Case]:
         yield Case(
             "devices", f"{title} in a class", ("train", "in", *SHORT, *train), _within(world, make)
         )
+        for name, words in (
+            ("state.json", ("train", "run", *SHORT, *train)),
+            ("data-00000-of-00001.arrow", ("train", "run", *SHORT, *train)),
+        ):
+            prepare = _in_run(hub, name, make)
+            yield Case("devices", f"{title} as {name} of a hub folder", words, prepare)
+        yield Case(
+            "devices", f"{title} as decisions", ("decisions", "run", "--from", "in.json"),
+            _with_answers(world, make), ("run",),
+        )  # fmt: skip
+        yield Case(
+            "devices", f"{title} as an image, apply --copy",
+            ("apply", "run", "--auto", "0", "--data-root", "in", "--copy", "--out", "out/c"),
+            _image_of_run(world, make), ("out", "run"),
+        )  # fmt: skip
+        for name in ("rows.json", "part-00000.parquet"):
+            for words in (("report", "run"), ("apply", "run", "--auto", "0", "--out", "out/c.csv")):
+                prepare = _in_run(parts, f"audit/verdicts/{name}", make)
+                title_of = f"{title} as {name} of verdicts, {words[0]}"
+                yield Case("devices", title_of, words, prepare, ("out", "run"))
         for name in ("noise.npz", "samples.npz", "config.yaml", "audit/verdicts.csv"):
             for words in (("report", "run"), ("apply", "run", "--auto", "0", "--out", "out/c.csv")):
-                prepare = _in_run(world, name, make)
+                prepare = _in_run(world.run, name, make)
                 yield Case(
                     "devices",
                     f"{title} as {name} of a run, {words[0]}",
@@ -158,9 +185,34 @@ def _within(world: World, make: Callable[[Path], None]) -> Callable[[Path], obje
     return prepare
 
 
-def _in_run(world: World, name: str, make: Callable[[Path], None]) -> Callable[[Path], object]:
+def _matrix(name: str, data: str, train: tuple[str, ...]) -> tuple[str, ...]:
+    method = ("--method", "f-correction", f"method.matrix={name}")
+    return ("train", data, *SHORT, *method, *train)
+
+
+def _with_answers(world: World, make: Callable[[Path], None]) -> Callable[[Path], object]:
     def prepare(folder: Path) -> None:
-        run = copy(world.run, "run")(folder)
+        copy(world.run, "run")(folder)
+        make(folder / "in.json")
+
+    return prepare
+
+
+def _image_of_run(world: World, make: Callable[[Path], None]) -> Callable[[Path], object]:
+    """An image that was one when the run was trained."""
+
+    def prepare(folder: Path) -> None:
+        copy(world.run, "run")(folder)
+        data = copy(world.data, "in")(folder)
+        (data / "cat" / "0.png").unlink()
+        make(data / "cat" / "0.png")
+
+    return prepare
+
+
+def _in_run(source: Path, name: str, make: Callable[[Path], None]) -> Callable[[Path], object]:
+    def prepare(folder: Path) -> None:
+        run = copy(source, "run")(folder)
         (run / name).unlink()
         make(run / name)
 

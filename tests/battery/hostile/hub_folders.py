@@ -17,32 +17,33 @@ from ..world import SHORT, World, in_child
 
 def cases(world: World) -> Iterator[Case]:
     """Mutants of the files of a good one, and data sets of every sort of column."""
-    good = _saved(world, "good", _good)
-    yield _case("good", good, lambda folder: None)
+    whole = saved(world, "good", good)
+    yield _case("good", whole, lambda folder: None)
     for name in ("dataset_info.json", "state.json", "data-00000-of-00001.arrow"):
-        text = (good / name).read_bytes()
+        text = (whole / name).read_bytes()
         for title, changed in mutants(text, 14, name):
-            yield _case(f"{name} {title}", good, _replace(name, changed))
+            yield _case(f"{name} {title}", whole, _replace(name, changed))
         for title, changed in (
             ("gone", None),
             ("empty", b""),
             ("deep", b"[" * 100_000),
             ("list", b"[]"),
         ):
-            yield _case(f"{name} {title}", good, _replace(name, changed))
+            yield _case(f"{name} {title}", whole, _replace(name, changed))
     for title, path in (
         ("up", "../../../x"),
         ("absolute", "/etc/passwd"),
         ("number", 3),
         ("gone", "no.arrow"),
+        ("endless", "/dev/zero"),
     ):
         files = json.dumps(
             {"_data_files": [{"filename": path}], "_split": None, "_fingerprint": "x"}
         )
-        yield _case(f"data file {title}", good, _replace("state.json", files.encode()))
+        yield _case(f"data file {title}", whole, _replace("state.json", files.encode()))
     for title, make in _columns().items():
         yield _case(
-            f"columns {title}", _saved(world, title.replace(" ", "-"), make), lambda folder: None
+            f"columns {title}", saved(world, title.replace(" ", "-"), make), lambda folder: None
         )
 
 
@@ -64,7 +65,7 @@ def _replace(name: str, text: bytes | None) -> Callable[[Path], object]:
     return change
 
 
-def _saved(world: World, name: str, make: Callable[[], Any]) -> Path:
+def saved(world: World, name: str, make: Callable[[], Any]) -> Path:
     """A data set on disk, made in a process of its own: the library starts threads."""
     path = world.files / f"hub-{name}"
     if not path.is_dir():
@@ -82,7 +83,8 @@ def _table(images: Any, labels: Any, features: Any = None) -> Any:
     return Dataset.from_dict({"image": images, "label": labels}, features=features)
 
 
-def _good() -> Any:
+def good() -> Any:
+    """Twelve images of two classes."""
     from datasets import ClassLabel, Features
     from datasets import Image as ImageColumn
 
@@ -108,7 +110,7 @@ def _out_of_range() -> Any:
 def _splits_of_other_columns() -> Any:
     from datasets import Dataset, DatasetDict
 
-    return DatasetDict(train=_good(), test=Dataset.from_dict({"text": ["a"], "number": [1]}))
+    return DatasetDict(train=good(), test=Dataset.from_dict({"text": ["a"], "number": [1]}))
 
 
 def _columns() -> dict[str, Callable[[], Any]]:
@@ -123,7 +125,7 @@ def _columns() -> dict[str, Callable[[], Any]]:
         "lists as labels": lambda: _table(_images(), [[1]] * 12), "nulls as labels": lambda: _table(_images(), [None] * 12),
         "bools as labels": lambda: _table(_images(), [True, False] * 6), "structs as labels": lambda: _table(_images(), [{"a": 1}] * 12),
         "negative labels": lambda: _table(_images(), [-5, 3] * 6), "labels out of range": _out_of_range,
-        "no label": lambda: _good().remove_columns("label"), "no image": lambda: _good().remove_columns("image"),
-        "two images": lambda: _good().add_column("picture", ["x"] * 12), "no rows": lambda: _good().select([]),
+        "no label": lambda: good().remove_columns("label"), "no image": lambda: good().remove_columns("image"),
+        "two images": lambda: good().add_column("picture", ["x"] * 12), "no rows": lambda: good().select([]),
         "splits of other columns": _splits_of_other_columns,
     }  # fmt: skip

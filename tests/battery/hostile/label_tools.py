@@ -13,22 +13,75 @@ from ..world import CLASSES, SHORT, World, content, copy
 
 
 def cases(world: World) -> Iterator[Case]:
-    """Exports that are good, mutated, and wrong in one place; through train."""
+    """Exports that are good, mutated, and wrong in one place: to train on, and as decisions.
+
+    Then ``josrc apply --to`` every tool, of a manifest with odd columns.
+    """
     good = {"label studio": _studio(), "coco": _coco()}
     for tool, value in good.items():
         text = json.dumps(value).encode()
-        yield _case(world, f"{tool} good", text)
+        yield from _cases(world, f"{tool} good", text)
         for title, changed in mutants(text, 36, tool):
-            yield _case(world, f"{tool} {title}", changed)
+            yield from _cases(world, f"{tool} {title}", changed)
     for title, value in {**_studios(), **_cocos()}.items():
-        yield _case(world, title, json.dumps(value).encode())
+        yield from _cases(world, title, json.dumps(value).encode())
     for title, text in _texts().items():
-        yield _case(world, title, text)
+        yield from _cases(world, title, text)
+    yield from _written(world)
 
 
-def _case(world: World, title: str, text: bytes) -> Case:
+def _cases(world: World, title: str, text: bytes) -> Iterator[Case]:
+    words = ("decisions", "run", "--from", "in/export.json")
+    yield Case("label tools", f"{title}, decisions", words, _with_run(world, text), ("run",))
     command = ("train", "in/export.json", *SHORT, "--allow-skipped", "--out", "out/run")
-    return Case("label tools", title, command, _beside(world, text))
+    yield Case("label tools", title, command, _beside(world, text))
+
+
+def _with_run(world: World, text: bytes) -> Callable[[Path], object]:
+    def prepare(folder: Path) -> None:
+        copy(world.run, "run")(folder)
+        content("in/export.json", text)(folder)
+
+    return prepare
+
+
+TOOLS = {
+    "csv": "c.csv", "parquet": "c.parquet", "coco": "c.json", "hf": "c", "label-studio": "t.json",
+}  # fmt: skip
+ODD: tuple[Any, ...] = (
+    2**63, 10**400, -(2**80), 1e308, "\ud800", "a\0b", "\x1b[2J", "=1+1", "x" * 100_000, [], [[1]], {"a": {}}, None, True, "a,b\n\"c",
+)  # fmt: skip
+
+
+def _written(world: World) -> Iterator[Case]:
+    """A scan of a manifest whose other columns hold anything, handed to each tool."""
+    for number, value in enumerate(ODD):
+        run = _scan(world, f"odd-{number}", {"more": value})
+        for tool, name in TOOLS.items():
+            words = ("apply", "run", "--to", tool, f"out/{name}")
+            yield Case("label tools", f"to {tool}: {value!a:.40}", words, copy(run, "run"), ("out", "run"))  # fmt: skip
+    for number, key in enumerate(("", "x" * 5000, "\ud800", "\x1b[2J", "path ", "verdict", "a\0b")):
+        run = _scan(world, f"key-{number}", {key: 1})
+        for tool, name in TOOLS.items():
+            words = ("apply", "run", "--to", tool, f"out/{name}")
+            yield Case("label tools", f"to {tool}: column {key!a:.40}", words, copy(run, "run"), ("out", "run"))  # fmt: skip
+
+
+def _scan(world: World, name: str, more: dict[str, Any]) -> Path:
+    """A run folder on a manifest beside the images; an empty one where the scan is refused."""
+    run, listed = world.files / f"scan-{name}", world.files / f"scan-{name}.jsonl"
+    if not run.is_dir():
+        rows = [
+            {"path": str(world.data / kind / f"{n}.png"), "label": kind, "n": n} | more
+            for kind in CLASSES
+            for n in range(12)
+        ]
+        listed.write_text("\n".join(map(json.dumps, rows)))
+        features = str(world.files / "features.npy")
+        words = ("scan", str(listed), "--allow-outside", "--features", features, "--quiet")
+        world.execute((*words, "--out", str(run)))
+        run.mkdir(exist_ok=True)
+    return run
 
 
 def _beside(world: World, text: bytes) -> Callable[[Path], object]:

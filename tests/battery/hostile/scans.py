@@ -85,7 +85,7 @@ def _odd(array: Any) -> dict[str, Any]:
     return {
         "short": array[:-1], "long": np.concatenate([array, array]), "vector": array[:, 0], "3-d": array[None], "empty": array[:0],
         "no columns": array[:, :0], "one column": array[:, :1], "zeros": array * 0, "nan": array * np.nan, "one nan": one, "inf": array * np.inf,
-        "huge": array * np.float32(1e38), "tiny": array * np.float32(1e-40), "negative": -array, "integers": array.astype(int), "complex": array * 1j, "text": array.astype(str),
+        "huge": array * np.float32(1e37), "tiny": array * np.float32(1e-40), "negative": -array, "integers": array.astype(int), "complex": array * 1j, "text": array.astype(str),
         "bool": array > 0.5, "objects": array.astype(object), "pickle": np.array([[Touch()] * 3] * 36, object), "half": array.astype(np.float16),
         "double": array.astype(float), "fortran": np.asfortranarray(array), "big endian": array.astype(">f4"), "constant": array * 0 + 1, "wide": np.tile(array, (1, 500)),
         "structured": np.zeros(36, [("a", float)]), "times": array.astype("M8[s]"),

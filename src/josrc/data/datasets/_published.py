@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from josrc._reading import regular
 from josrc.data.image_files import ImageFiles
 from josrc.data.packed_strings import Index, PackedStrings
 from josrc.errors import UserError
@@ -74,7 +75,7 @@ def compare_count(what: str, count: int, published: int) -> Finding:
 def read_lines(path: Path, advice: str) -> Iterator[tuple[int, bytes]]:
     """Number and content of every line that is not empty."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
                 content = line.strip()
                 if content:

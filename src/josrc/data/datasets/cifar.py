@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
-from josrc._io import readable
+from josrc import _reading
 from josrc.config import DataConfig
 from josrc.data.images import ArrayImages
 from josrc.data.source import Source
@@ -122,10 +122,8 @@ def arrays_file(root: Path | None, classes: int) -> Path:
 
 def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
     """Arrays of a file by their names."""
-    with readable(path), np.load(path, allow_pickle=False) as file:
-        for lacking in [name for name in names if name not in file.files]:
-            raise UserError(f"{path} lacks '{lacking}': it holds {', '.join(file.files)}.")
-        return [file[name] for name in names]
+    found = _reading.read_arrays(path, needed=names, known=(), complaint="can't be used")
+    return [found[name] for name in names]
 
 
 def _advice(folder: Path, classes: int, downloading: bool, error: Exception) -> str:

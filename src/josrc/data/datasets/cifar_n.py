@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.serialization import safe_globals
 
+from josrc._reading import regular
 from josrc.config import PEOPLE, DataConfig
 from josrc.data.datasets import cifar
 from josrc.data.label_files import check_labels
@@ -110,7 +111,7 @@ def _read(path: Path, classes: int) -> dict[str, Any]:
     """What the file holds; nothing in it is ever executed."""
     try:
         with safe_globals(ALLOWED):
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            found = torch.load(regular(path), map_location="cpu", weights_only=True)
     except Exception:  # torch has no list of what a file that is damaged raises
         raise UserError(
             f"{path} can't be read as labels: it is damaged, or holds Python objects other than "

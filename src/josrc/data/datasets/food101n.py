@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from josrc._reading import load_json
 from josrc.config import DataConfig
 from josrc.data.assemble import assemble
 from josrc.data.datasets._published import (
@@ -90,7 +90,7 @@ class Layout:
             keys = [line for _, line in read_lines(text, ADVICE)]
         else:
             try:
-                found = json.loads(form.read_bytes())
+                found = load_json(form)
                 keys = [key.encode() for name in sorted(found) for key in found[name]]
             except (ValueError, AttributeError, TypeError) as error:
                 raise UserError(f"{form} does not hold the test images by class: {error}") from None

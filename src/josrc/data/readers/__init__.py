@@ -11,13 +11,14 @@ from pathlib import Path
 
 from josrc.config import DataConfig, DataKind
 from josrc.data.image_files import ImageFiles
+from josrc.data.packed_images import unpacked
 from josrc.data.packed_strings import PackedStrings
 from josrc.data.readers.coco import CocoReader
 from josrc.data.readers.folder import FolderReader, image_files
 from josrc.data.readers.hub import HubReader
 from josrc.data.readers.label_studio import LabelStudioReader
 from josrc.data.readers.manifest import ManifestReader, is_manifest, read_manifest
-from josrc.data.readers.shards import ShardsReader
+from josrc.data.readers.shards import ShardsReader, names_in, shard_files
 from josrc.data.readers.table import Reader, Table, checked
 from josrc.errors import UserError
 
@@ -43,14 +44,14 @@ def read_table(config: DataConfig) -> Table:
 def list_images(
     paths: Sequence[Path], path_column: str | None = None, allow_outside: bool = False
 ) -> tuple[ImageFiles, Mapping[str, int]]:
-    """Where the images of files, of folders and of manifests lie, labelled or not, in their order.
+    """Where the images of files, folders, manifests, tars and parquet files lie, in their order.
 
     Of a folder it is every file below it but hidden ones and those whose names say that they are no
     pictures; how many of which kinds these are comes second.
 
     Args:
         paths: those files, folders and manifests.
-        path_column: of the manifests; none: found by its name.
+        path_column: of manifests and parquet files; none: found by its name.
         allow_outside: manifests may name files anywhere.
     """
     left_out: Counter[str] = Counter()
@@ -59,7 +60,10 @@ def list_images(
         for path in paths:
             if not path.exists():
                 raise UserError(f"{path} does not exist.")
-            if path.is_dir():
+            if ShardsReader.claims(str(path)):
+                for file in shard_files(str(path)):
+                    yield from names_in(file, path_column)
+            elif path.is_dir():
                 yield from image_files(path, left_out)
             elif is_manifest(path):
                 config = DataConfig(
@@ -73,4 +77,4 @@ def list_images(
             else:
                 yield str(path)
 
-    return ImageFiles(PackedStrings.of(names()), Path.cwd()), left_out
+    return unpacked(ImageFiles(PackedStrings.of(names()), Path.cwd())), left_out

@@ -24,6 +24,8 @@ def annotator_columns(found: Sequence[str], config: DataConfig, path: Path | str
     one = [config.annotator_column] if config.annotator_column else []
     wanted = one or config.annotator_columns or []
     for name in wanted:
+        if wanted.count(name) > 1:
+            raise UserError(f"--annotator-columns names '{name}' twice.")
         if name not in found:
             raise UserError(f"{path} has no column '{name}'.{closest(name, found)}")
     return wanted

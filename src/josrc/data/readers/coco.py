@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from josrc._io import readable
+from josrc._reading import check_json, load_json
 from josrc.config import DataConfig, DataKind
 from josrc.data.readers.label_studio import json_begins_with
 from josrc.data.readers.manifest import Find, frame_of, read_rows
 from josrc.data.readers.table import Reader, Table
+from josrc.data.readers.task_schemas import Coco
 from josrc.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ class CocoReader(Reader):
 def frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     """The images as rows of a manifest: path, label, id, and whatever else is said of them."""
     with readable(path, "can't be read as COCO"):
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        found = load_json(path)
         missing = {"images", "annotations", "categories"} - found.keys()
         if missing:
             raise UserError(
                 f"{path} is not COCO: it has no '{min(missing)}'. It needs images, annotations and "
                 "categories. Other JSON is read as JSONL, a row per line."
             )
+        check_json(Coco, found, path, "is not COCO")
         names = {category["id"]: str(category["name"]) for category in found["categories"]}
         labels: dict[Any, list[str]] = {image["id"]: [] for image in found["images"]}
         for annotation in found["annotations"]:

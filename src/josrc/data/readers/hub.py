@@ -9,6 +9,7 @@ import numpy as np
 
 from josrc._console import clipped
 from josrc._io import is_url
+from josrc._reading import regular_below
 from josrc.config import HUB, DataConfig, DataKind
 from josrc.data.image_files import HubImages
 from josrc.data.readers._extras import library
@@ -47,7 +48,9 @@ def read_hub(name: str, config: DataConfig) -> Table:
         if config.path is None:
             loaded = datasets.load_dataset(name.removeprefix(HUB))
         else:
-            loaded = datasets.load_from_disk(name)
+            loaded = datasets.load_from_disk(str(regular_below(config.path)))
+    except UserError:
+        raise
     except Exception as error:  # network, hub and files fail in many ways
         raise UserError(f"{name} can't be loaded: {sentence(error)}") from None
     parts = dict(loaded) if isinstance(loaded, dict) else {"train": loaded}

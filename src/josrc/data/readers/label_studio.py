@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from josrc._io import readable
+from josrc._reading import check_json, load_json, regular
 from josrc.config import DataConfig, DataKind
 from josrc.data.readers.manifest import MANIFEST_COLUMNS, Find, frame_of, read_rows
 from josrc.data.readers.table import Reader, Table
+from josrc.data.readers.task_schemas import Task
 from josrc.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def no_class(classes: Sequence[str]) -> str:
 def read_tasks(path: Path) -> list[dict[str, Any]]:
     """The tasks of a file that Label Studio exported as JSON, or that it could import."""
     with readable(path, "can't be read as JSON"):
-        tasks = json.loads(path.read_text(encoding="utf-8-sig"))
+        tasks = load_json(path)
     if not isinstance(tasks, list):
         raise UserError(f"{path} is not a list of Label Studio tasks. Export as JSON.")
     for number, task in enumerate(tasks, start=1):
@@ -71,6 +72,7 @@ def read_tasks(path: Path) -> list[dict[str, Any]]:
                 f"{path}, task {number:,} has no 'data'. From Label Studio, export as JSON, not "
                 "as JSON-MIN; of other rows make a manifest (CSV, JSONL)."
             )
+        check_json(Task, task, f"{path}, task {number:,},", "is not as Label Studio writes it")
     return tasks
 
 
@@ -79,7 +81,7 @@ def answers(task: Mapping[str, Any], where: str) -> list[Answer]:
     annotations = [
         annotation
         for annotation in task.get("annotations") or []
-        if isinstance(annotation, dict) and not annotation.get("was_cancelled")
+        if not annotation.get("was_cancelled")
     ]
     annotations.sort(key=_time)  # stable: without times the last one counts
     found = [
@@ -125,7 +127,7 @@ def _choices(annotation: Mapping[str, Any], where: str) -> tuple[str, ...]:
     """The choices of an annotation; of several questions that were asked, those of 'label'."""
     found: dict[str, tuple[str, ...]] = {}
     for result in annotation.get("result") or []:
-        if isinstance(result, dict) and result.get("type") == "choices":
+        if result.get("type") == "choices":
             values = (result.get("value") or {}).get("choices") or []
             name = str(result.get("from_name"))
             found[name] = found.get(name, ()) + tuple(map(str, values))
@@ -185,7 +187,7 @@ def json_begins_with(path: Path, bracket: str) -> bool:
     """Whether a JSON file holds a list, or an object, by its first character."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return False
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+    with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
         return file.read(1000).lstrip()[:1] == bracket
 
 

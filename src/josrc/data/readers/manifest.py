@@ -16,6 +16,7 @@ from josrc._io import is_url
 from josrc._reading import parse_json, regular
 from josrc.config import DataConfig, DataKind
 from josrc.data.packed_images import unpacked
+from josrc.data.parquet_rows import rows_at_once
 from josrc.data.readers._extras import library
 from josrc.data.readers.annotators import AnnotatedBuilder, annotator_columns
 from josrc.data.readers.places import check_inside, home_of
@@ -309,23 +310,23 @@ def columns_of(
 def _csv_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     import pandas
 
-    with path.open(encoding="utf-8-sig") as file:
+    with regular(path).open(encoding="utf-8-sig") as file:
         first = file.readline()
     tabs = path.suffix.lower() == ".tsv" or ("\t" in first and not {",", ";"} & set(first))
     comma = "\t" if tabs else ";" if "," not in first else ","
     options = {"sep": comma, "dtype": object, "keep_default_na": False, "encoding": "utf-8-sig"}
     try:
-        columns = find(list(pandas.read_csv(path, nrows=0, **options).columns))
+        columns = find(list(pandas.read_csv(regular(path), nrows=0, **options).columns))
     except pandas.errors.EmptyDataError:
         raise UserError(f"{path} is empty.") from None
     # Only these: a comma too many behind them does no harm.
     wanted = set(columns.values())
-    with pandas.read_csv(path, usecols=wanted, chunksize=CHUNK, **options) as frames:
+    with pandas.read_csv(regular(path), usecols=wanted, chunksize=CHUNK, **options) as frames:
         yield from frames
 
 
 def _json_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
-    with path.open(encoding="utf-8-sig") as file:
+    with regular(path).open(encoding="utf-8-sig") as file:
         lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
         names: dict[str, None] = {}
         while rows := [_object(number, line) for number, line in islice(lines, CHUNK)]:
@@ -348,9 +349,9 @@ def _object(number: int, line: str) -> dict[str, Any]:
 
 def _parquet_frames(path: Path, find: Find) -> Iterator[pandas.DataFrame]:
     parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(regular(path)) as file:
         columns = list(find(file.schema_arrow.names).values())
-        for batch in file.iter_batches(CHUNK, columns=columns):
+        for batch in file.iter_batches(rows_at_once(path, file, columns, CHUNK), columns=columns):
             yield _frame(batch.to_pylist(), columns)
 
 

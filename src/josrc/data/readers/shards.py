@@ -18,7 +18,14 @@ from josrc._io import is_url
 from josrc._reading import parse_json
 from josrc.config import DataConfig, DataKind
 from josrc.data.packed_images import PackedImages
-from josrc.data.parquet_rows import check_groups, holds_bytes, image_column, open_parquet, row_name
+from josrc.data.parquet_rows import (
+    check_groups,
+    holds_bytes,
+    image_column,
+    open_parquet,
+    row_name,
+    rows_at_once,
+)
 from josrc.data.readers.manifest import (
     CHUNK,
     MANIFEST_COLUMNS,
@@ -81,6 +88,37 @@ def shard_files(place: str) -> list[str]:
     return _in_folder(place)
 
 
+def names_in(file: str, column: str | None = None) -> Iterator[str]:
+    """What the images in a file are called, ``FILE#NAME``.
+
+    Args:
+        file: a tar or a parquet file.
+        column: of the images in a parquet file; none: found by its name.
+    """
+    if not file.lower().endswith(".parquet"):
+        for member in tar_members(file)[0]:
+            if PurePosixPath(member.name).suffix.lower() in PICTURES:
+                yield f"{file}#{member.name}"
+        return
+    with open_parquet(file) as content:
+        schema, rows = content.schema_arrow, content.metadata.num_rows
+        found = require_image_column(file, schema, column)
+        check_groups(file, content, found)
+        rows_at_once(file, content, (), rows)
+        yield from (f"{file}#{row_name(schema, found, row)}" for row in range(rows))
+
+
+def require_image_column(file: str, schema: Any, wanted: str | None) -> str:
+    """The column of images of a parquet file, or an error that names those it has."""
+    found = image_column(schema, wanted)
+    if found is None:
+        raise UserError(
+            f"{file} has no column of images as bytes (its columns: {', '.join(schema.names)}). "
+            "Name it: --path-column COLUMN."
+        )
+    return found
+
+
 def _in_folder(place: str) -> list[str]:
     if is_url(place):
         names = list_files(place.rstrip("/"))
@@ -126,14 +164,8 @@ class ShardFrames:
         self.column = "path"
         if self.files[0].lower().endswith(".parquet"):
             with open_parquet(self.files[0]) as file:
-                found = image_column(file.schema_arrow, config.path_column)
-                names = ", ".join(file.schema_arrow.names)
-            if found is None:
-                raise UserError(
-                    f"{self.files[0]} has no column of images as bytes (its columns: {names}). "
-                    "Name it: --path-column COLUMN."
-                )
-            self.column = found
+                schema = file.schema_arrow
+            self.column = require_image_column(self.files[0], schema, config.path_column)
             read = {"path_column": self.column}
         else:  # what stands beside an image is brought into columns here
             read = {"path_column": "path", "label_column": "label"}
@@ -206,7 +238,8 @@ class ShardFrames:
             read = [n for n in dict.fromkeys(wanted.values()) if n in names and n != self.column]
             classes = _class_names(schema, wanted.get("label"))
             row = 0
-            for batch in content.iter_batches(CHUNK, columns=read):
+            rows = rows_at_once(file, content, read, CHUNK)
+            for batch in content.iter_batches(rows, columns=read):
                 rows = batch.to_pylist() if read else [{} for _ in range(batch.num_rows)]
                 for cells in rows:
                     cells[self.column] = f"{name}#{row_name(schema, self.column, row)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from josrc._io import write_text
+from josrc._reading import regular
 from josrc.config import RunConfig
 from josrc.engine.listeners.base import Logger, numbers_of, numbers_of_summary
 from josrc.engine.metrics import Row
@@ -30,7 +31,7 @@ class MLflow(Logger):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.client = self.create(tracking_uri=uri)
         if done and self.mark.is_file():
-            self.run = self.mark.read_text(encoding="utf-8")
+            self.run = regular(self.mark).read_text(encoding="utf-8")
             self.client.update_run(self.run, status="RUNNING")
             return
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "josrc")

@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any
 
 from josrc._io import write_text
+from josrc._reading import regular
 from josrc.config import RunConfig
 from josrc.engine.listeners.base import Logger, numbers_of, numbers_of_summary
 from josrc.engine.metrics import Row
@@ -27,7 +28,7 @@ class WeightsAndBiases(Logger):
         """Begin a run, or go on with the one of before; its console stays josrc's."""
         self.folder.mkdir(parents=True, exist_ok=True)
         known = done and self.mark.is_file()
-        name = self.mark.read_text(encoding="utf-8") if known else token_hex(4)
+        name = regular(self.mark).read_text(encoding="utf-8") if known else token_hex(4)
         write_text(self.mark, name)
         self.run = self.library.init(
             project=os.environ.get("WANDB_PROJECT", "josrc"),

@@ -41,15 +41,20 @@ def write_parquet_manifest(out: Path, rows: Iterable[CorrectedRow], parted: bool
     columns = zip(*lines, strict=True) if lines else ([] for _ in header)
     arrays = [_array(arrow, list(column)) for column in columns]
     with atomic_write(out) as partial:
-        parquet.write_table(arrow.table(arrays, names=header), partial)
+        parquet.write_table(arrow.table(arrays, names=list(map(_utf8, header))), partial)
     return outside
 
 
 def _array(arrow: Any, cells: list[Any]) -> Any:
     try:
         return arrow.array(cells)
-    except (arrow.ArrowInvalid, arrow.ArrowTypeError):  # cells of several types
-        return arrow.array([None if cell is None else as_text(cell) for cell in cells])
+    except (arrow.ArrowException, OverflowError, UnicodeEncodeError):
+        # Of several types, beyond 64 bits, or no UTF-8.
+        return arrow.array([None if cell is None else _utf8(as_text(cell)) for cell in cells])
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _table(

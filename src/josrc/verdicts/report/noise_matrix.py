@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from josrc._reading import regular
+
 # A method that has such a matrix remembers it by this name.
 KEY = "method.transitions"
 # Lines of the list, and the least share that is worth one.
@@ -21,7 +23,7 @@ Matrix = NDArray[np.float64]
 def read_noise_matrix(checkpoint: Path) -> Matrix | None:
     """Probability of a label (column) for each true class (row), if the method estimates it."""
     try:
-        with safe_open(checkpoint, framework="numpy") as file:
+        with safe_open(regular(checkpoint), framework="numpy") as file:
             return file.get_tensor(KEY).astype(np.float64) if KEY in file.keys() else None  # noqa: SIM118
     except (SafetensorError, OSError):
         return None  # the report does without

@@ -16,11 +16,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from josrc._console import MAX_TEXT_LENGTH, clipped
 from josrc._io import write_text
+from josrc._reading import read_arrays
 from josrc.config import DataKind, RunConfig
 from josrc.data.decode import UnreadableImageError
 from josrc.data.label_files import read_truth
@@ -136,8 +136,8 @@ def _noise_matrix(folder: RunFolder, closed: Sequence[str]) -> dict[str, Any] | 
         return None
     truth = None
     if folder.noise.is_file() and (true := read_truth(folder.noise)) is not None:
-        with np.load(folder.noise) as file:
-            truth = true_matrix(file["given"], true, len(closed))
+        given = read_arrays(folder.noise, needed=("given",), known=())["given"]
+        truth = true_matrix(given, true, len(closed))
     return describe_noise_matrix(found, [clipped(name) for name in closed], truth)
 
 
