@@ -129,7 +129,6 @@ def scan(
         inject=inject,
         noise_seed=noise_seed,
         noise_file=noise_file,
-        group_column=group_column,
         path_column=path_column,
         label_column=label_column,
         annotator_column=annotator_column,
@@ -139,6 +138,7 @@ def scan(
         allow_skipped=allow_skipped or None,
         workers=workers,
         device=device,
+        group_column=group_column,
         data_root=data_root,
     )
     end = Terminal()  # for those who want to see no progress, too
