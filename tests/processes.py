@@ -3,8 +3,9 @@
     torchrun ... tests/processes.py COMMANDS.json
 
 The file holds a list of ``{"arguments": [...]}``. With ``"signal"``, the second process sends that
-signal to itself before its seventh training step. Beside the file each process leaves the exit
-codes of its commands, ``codes-RANK.json``.
+signal to itself before its seventh training step; with ``"traced"`` steps that would be compiled
+are traced, which takes less time, and their number is printed. Beside the file each process leaves
+the exit codes of its commands, ``codes-RANK.json``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from commands import josrc
 from josrc.engine.state import TrainState
@@ -35,6 +41,27 @@ def send_before_step(name: str) -> None:
     TrainState.train_step = train_step  # type: ignore[method-assign, assignment]
 
 
+@contextmanager
+def traced() -> Iterator[None]:
+    """Compile without a compiler behind it; tell how many compiled steps were taken."""
+    original, count = torch.compile, 0
+
+    def compile(function: Any, **options: Any) -> Any:
+        followed = original(function, backend="eager", **options)
+
+        def call(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            return followed(*arguments)
+
+        return call
+
+    torch.compile = compile  # type: ignore[assignment]
+    yield
+    torch.compile = original
+    print(f"compiled steps: {count}", flush=True)
+
+
 if __name__ == "__main__":
     file, rank, codes = Path(sys.argv[1]), os.environ["RANK"], []
     whole_step = TrainState.train_step
@@ -42,5 +69,6 @@ if __name__ == "__main__":
         TrainState.train_step = whole_step  # type: ignore[method-assign]
         if "signal" in command and rank == "1":
             send_before_step(command["signal"])
-        codes.append(josrc(*command["arguments"]))
+        with traced() if "traced" in command else nullcontext():
+            codes.append(josrc(*command["arguments"]))
         file.with_name(f"codes-{rank}.json").write_text(json.dumps(codes))

@@ -31,11 +31,12 @@ PAST_THE_DOOR = {
     "runs/resolve.py: recipe_text": "the package's own recipes",
     "models/published.py: _entries": "timm's source",
     "engine/device.py: device_name": "the system's",
+    "data/datasets/digits.py: _read": "scikit-learn's own",
     "review/server.py: _open": "no file: a browser",
     "data/registry.py: open_source": "no file: a data set",
     "data/decode.py: _open": "checks as the door does, with a reason that belongs to one image",
     "data/remote.py: open_remote": "behind an address",
-    "data/tars.py: tar_members": "a file that is open",
+    "data/tars.py: _read_headers": "a file that is open",
 }
 
 

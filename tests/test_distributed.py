@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -124,8 +125,8 @@ def assert_alike(run: Path, rows: list[Any]) -> None:
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
 
 
-# Joint-Optim keeps predictions of every sample, Posterior opinions, from which a noise model follows
-# between epochs; DeepSelf looks at all samples there.
+# Joint-Optim keeps predictions of every sample, Posterior opinions, from which a noise model
+# follows between epochs; DeepSelf looks at all samples there.
 METHODS = ("standard", "josrc", "posterior", "joint-optim", "deepself")
 
 
@@ -175,10 +176,11 @@ def together(damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> Togethe
         {"arguments": ["resume", str(folder / "begun-alone")]},
         {"arguments": arguments("standard", folder / "synced", "model.sync_bn=true")},
         {"arguments": streamed(damaged, folder / "streamed")},
+        {"arguments": arguments("josrc", folder / "compiled", "engine=compiled"), "traced": True},
         {"arguments": arguments("standard", folder / "bereft"), "signal": "SIGKILL"},
     ]
     ended = torchrun(folder, commands)
-    assert ended.codes[1] == [2, 0, 0, 0, 143, 0, 2, 0], ended.output
+    assert ended.codes[1] == [2, 0, 0, 0, 143, 0, 2, 0, 0], ended.output
     assert ended.codes[0] == [*ended.codes[1], 2], ended.output
     return ended
 
@@ -206,6 +208,17 @@ def test_two_processes_find_what_one_finds(
     agreeing = (ours["prediction"] == theirs["prediction"]).mean()
     assert agreeing > 0.99
     assert output.count(f"{method}  epoch 3/3") == 1, "one process speaks"
+
+
+@pytest.mark.slow
+def test_two_processes_compile_their_steps_if_asked_to(together: Together) -> None:
+    eager, compiled = (
+        [{k: v for k, v in row.items() if k != "seconds"} for row in found.read_metrics()]
+        for found in (RunFolder(together.folder / name) for name in ("josrc", "compiled"))
+    )
+    assert compiled == eager
+    counts = re.findall(r"compiled steps: (\d+)", together.output)
+    assert counts == [str(3 * 4)] * 2, "the last batch of an epoch is smaller, and runs eagerly"
 
 
 @pytest.mark.slow

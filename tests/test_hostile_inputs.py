@@ -124,6 +124,16 @@ def test_a_pipe_for_tests_or_settings_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_pipe_in_a_saved_data_set_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "dataset_info.json").write_text("{}")
+    fifo(tmp_path / "saved" / "state.json")
+    assert josrc("train", tmp_path / "saved", "--out", tmp_path / "run") == 2
+    assert "state.json is a pipe" in short(capsys)
+
+
 def test_a_name_that_no_file_can_have_is_a_skipped_image(
     pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,6 +117,22 @@ def in_rounds(half: Half) -> list[list[int]]:
     return reached
 
 
+def outlooks(half: Half, again: list[list[int]]) -> dict[str, dict[str, float]]:
+    """After so many looks in rounds, what is expected to be left and to come next, and is."""
+    found = {}
+    for looks in LOOKS[:-1]:
+        seen = again[looks]
+        plan = plan_looks(half.audit, ROUND, {row: bool(half.wrong[row]) for row in seen})
+        following = set(half.reached(plan, ROUND)) - set(seen)
+        found[str(looks)] = {
+            "left_expected": plan.wrong,
+            "left": int(half.wrong.sum() - half.wrong[seen].sum()),
+            "next_expected": plan.expected(ROUND),
+            "next": int(half.wrong[list(following)].sum()),
+        }
+    return found
+
+
 def rejudged(half: Half) -> list[int]:
     """Rows by lowest score first, of verdicts made again after every hundred looks."""
     near = nearest_neighbours(half.features, count_voters(len(half.features), CLASSES))
@@ -189,6 +205,8 @@ def measure(half: Half, test: tuple[Array, Array], accuracy: bool) -> dict[str, 
         },
     }
     ways = orders(half)
+    again = [ways["rounds"](looks) for looks in range(max(LOOKS) + 1)]
+    result["after_rounds"] = outlooks(half, again)
     for name, reached in ways.items():
         result["corrected"][name] = {
             str(looks): int(wrong[reached(looks)].sum()) for looks in LOOKS

@@ -75,3 +75,8 @@ def duration(seconds: float) -> str:
 def clipped(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A text that is not too long to be shown."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``1 image`` or ``1,200 images``."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -104,6 +104,18 @@ def phase_of(field: FieldInfo) -> int | None:
     return int(str(extra["phase_of"])) if isinstance(extra, dict) and "phase_of" in extra else None
 
 
+def pace(default: float, *, of: int = 200, description: str | None = None) -> Any:
+    """What an epoch of a run of ``of`` epochs does; each of a shorter run does more."""
+    extra: dict[str, Any] = {"pace_of": of}
+    return Field(default, ge=0, description=description, json_schema_extra=extra)
+
+
+def pace_of(field: FieldInfo) -> int | None:
+    """The length of the run that a setting's pace belongs to; none for all other settings."""
+    extra = field.json_schema_extra
+    return int(str(extra["pace_of"])) if isinstance(extra, dict) and "pace_of" in extra else None
+
+
 # Marks a setting that reaches the step through the schedule alone: code compiled for one value of
 # it serves every other.
 SCHEDULED: dict[str, Any] = {"scheduled": True}
@@ -423,8 +435,10 @@ class RunConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="of most arithmetic; auto: bfloat16 on a GPU"
     )
-    engine: Literal["auto", "captured", "eager"] = Field(
-        "auto", description="replay steps as CUDA graphs, or not; auto: where possible"
+    engine: Literal["auto", "captured", "compiled", "eager"] = Field(
+        "auto",
+        description="replay steps as CUDA graphs, compile them, or not; auto: replay them "
+        "where possible",
     )
     stop_on_collapse: bool = Field(
         True, description="stop when test accuracy falls back to chance and stays there"

@@ -99,17 +99,24 @@ def test_a_variant_is_asked_for_as_a_setting_of_the_augmented_recipe() -> None:
     }
 
 
-def test_the_steps_with_a_pass_for_each_view_are_asked_for_as_such() -> None:
-    keys = plan_runs("ablation-apart", None, None, 1)
-    assert [key.recipe for key in keys] == [
-        *(f"augmented-{v}" for v in ("c", "ci", "cio")),
-        "augmented",
-    ]
-    asked = [request(key)["layers"][0]["method"] for key in keys]
-    assert asked == [
-        *({"joint_forward": False, "variant": v} for v in ("c", "ci", "cio")),
-        {"joint_forward": False},
-    ]
+@pytest.mark.parametrize(
+    ("suite", "key", "value"),
+    [
+        ("ablation-apart", "method.joint_forward", False),
+        ("ablation-threshold", "method.threshold_max", 0.83),
+        ("ablation-head", "model.head", "linear"),
+    ],
+)
+def test_the_steps_with_one_setting_changed_differ_from_those_of_table_6_in_it_alone(
+    suite: str, key: str, value: object
+) -> None:
+    steps = [key for key in plan_runs("ablation", ["josrc"], None, 1) if key.method == "josrc"]
+    varied = plan_runs(suite, None, None, 1)
+    assert [run.recipe for run in varied] == [run.recipe for run in steps]
+    for usual, changed in zip(steps, varied, strict=True):
+        before, after = (configure(r.data, **request(r)).flat() for r in (usual, changed))
+        assert {name for name in before if before[name] != after[name]} == {key}
+        assert after[key] == value
 
 
 def test_every_result_shown_has_the_settings_that_its_run_would_have_now() -> None:

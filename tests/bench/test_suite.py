@@ -16,6 +16,7 @@ from josrc.bench import plan
 from josrc.bench import suite as suite_module
 from josrc.bench.paper import CELLS
 from josrc.bench.progress import SuiteProgress
+from josrc.bench.provenance import commit
 from josrc.bench.render import render
 from josrc.bench.results import ResultKey, load_results
 from josrc.bench.suite import run_suite
@@ -101,6 +102,10 @@ def test_a_result_holds_the_summary_and_every_epoch(tmp_path: Path) -> None:
     assert result["metrics"]["epoch"] == [1, 2]
     assert len(result["metrics"]["test_accuracy"]) == 2
     assert result["versions"]["torch"]
+    assert result["settings"]["variant"] == "full"
+    assert result["configuration"]["batch_size"] == 100
+    assert result["configuration"]["optimizer.decay_start"] == 1  # 80 of 200
+    assert result["commit"] == commit()
 
 
 @pytest.mark.usefixtures("small_cifar")

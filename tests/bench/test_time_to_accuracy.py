@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from commands import josrc
-from josrc.bench.time_to_accuracy import EPOCHS, read_times, run_times
+from josrc.bench.paper import SYM20
+from josrc.bench.time_to_accuracy import EPOCHS, Schedule, _schedules, read_times, run_times
 from josrc.errors import UserError
+from josrc.runs.start import configure
 
 RUNS = ["--data", "digits-o", "--methods", "standard", "--epochs", "1", "--epochs", "3"]
 
@@ -52,12 +55,21 @@ def test_every_schedule_is_timed_once_and_drawn(
     assert before == {path: path.stat().st_mtime_ns for path in (results / "time").rglob("*.json")}
 
 
-def write(results: Path, accuracy: float, seconds: float, epochs: int, method: str) -> Path:
-    path = results / "time" / "cifar80n-o-symmetric-0.2" / method / f"epochs-{epochs}.json"
+def write(
+    results: Path,
+    accuracy: float,
+    seconds: float,
+    epochs: int,
+    method: str,
+    recipe: str = "augmented",
+    seed: int = 0,
+) -> Path:
+    path = results / Schedule("cifar80n-o", SYM20, method, epochs, recipe, seed).path
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = {
         "data": "cifar80n-o", "noise": "symmetric", "rate": 0.2, "method": method,
         "epochs": epochs, "seconds": seconds, "accuracy": accuracy, "device": "cpu",
+        "recipe": recipe, "seed": seed,
     }  # fmt: skip
     path.write_text(json.dumps(kept))
     return path
@@ -77,18 +89,48 @@ def shown(results: Path) -> str:
     return console.export_text()
 
 
-def test_it_says_what_reaches_the_papers_accuracy_soonest(tmp_path: Path) -> None:
-    done = tmp_path / "time" / "digits-o-symmetric-0.2" / "standard" / "epochs-1.json"
-    done.parent.mkdir(parents=True)
+def done(results: Path) -> None:
+    """The run that ``shown`` would make, as a file without recipe and seed."""
+    path = results / "time" / "digits-o-symmetric-0.2" / "standard" / "epochs-1.json"
+    path.parent.mkdir(parents=True)
     kept = {"data": "digits-o", "noise": "symmetric", "rate": 0.2, "method": "standard"}
-    done.write_text(
+    path.write_text(
         json.dumps(kept | {"epochs": 1, "seconds": 2.0, "accuracy": 50.0, "device": "cpu"})
     )
+
+
+def test_it_says_what_reaches_the_papers_accuracy_soonest(tmp_path: Path) -> None:
+    done(tmp_path)
     write(tmp_path, 60.0, 20.0, 10, "josrc")
     assert "the paper's 65.83 % not reached" in shown(tmp_path)
     write(tmp_path, 66.0, 130.0, 200, "josrc")
     write(tmp_path, 65.9, 60.0, 100, "posterior")
     assert "the paper's 65.83 % reached in 60.0 s by Posterior, 100 epochs" in shown(tmp_path)
+
+
+def test_seeds_count_as_their_mean_and_another_recipe_by_itself(tmp_path: Path) -> None:
+    done(tmp_path)
+    write(tmp_path, 60.0, 20.0, 10, "josrc")
+    write(tmp_path, 62.0, 30.0, 10, "josrc", seed=1)
+    write(tmp_path, 66.5, 35.0, 25, "josrc", recipe="fast")
+    words = shown(tmp_path)
+    assert re.search(r"Jo-SRC +│ +10 │ +2 │ +25.0 │ +61.00", words)
+    assert "the paper's 65.83 % reached in 35.0 s by Jo-SRC, fast, 25 epochs" in words
+    rows = list(csv.DictReader((tmp_path / "figures" / "time.csv").read_text().splitlines()))
+    found = [(row["recipe"], row["epochs"], row["seed"]) for row in rows]
+    assert found[:3] == [("augmented", "10", "0"), ("augmented", "10", "1"), ("fast", "25", "0")]
+
+
+def test_a_recipe_is_timed_at_its_own_length_for_every_seed() -> None:
+    schedules = _schedules(["cifar80n-o"], ["josrc"], (), "fast", 2)
+    assert [one.path.name for one in schedules[:2]] == [
+        "fast-epochs-25.json",
+        "fast-epochs-25-seed-1.json",
+    ]
+    words = " ".join(schedules[1].command({}))
+    assert words.endswith("--method josrc --epochs 25 --quiet --recipe fast --seed 1")
+    kept = configure("cifar80n-o", recipe="fast", noise="symmetric", rate=0.2)
+    assert kept == configure("cifar80n-o", recipe="fast", noise="symmetric", rate=0.2, epochs=25)
 
 
 def test_a_file_in_the_wrong_place_is_named(tmp_path: Path) -> None:
@@ -104,6 +146,7 @@ def test_a_file_in_the_wrong_place_is_named(tmp_path: Path) -> None:
         (["--data", "mnist"], "'mnist' is not timed"),
         (["--methods", "jsrc"], "jsrc"),
         (["--epochs", "0"], "one epoch or more"),
+        (["--recipe", "quick"], "no recipe 'quick'"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_trained(

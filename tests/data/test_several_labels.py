@@ -31,6 +31,11 @@ def counted(labels: Sequence[str]) -> dict[str, int]:
         ["cat", "dog", "cat;dog", "cat"],
         ["cat", "dog", "bird", "cat|dog", "dog|bird"],
         ["cat", "dog", "dog, cat"],
+        ["cat", "dog", "cat | dog"],
+        ["cat", "dog", "cat/dog", "bird"],
+        ["cat", "dog", "cat & dog"],
+        ["Cat", "Dog", "cat+dog"],
+        ["cat;", "dog;", "cat;dog;"],
         ["cat;dog", "dog;bird", "cat;bird"],  # no image has one label alone
     ],
 )
@@ -45,6 +50,9 @@ def test_joined_labels_are_refused(labels: list[str]) -> None:
         ["Jackson, Michael", "Jackson, Janet", "Madonna"],
         ["tench, Tinca tinca", "goldfish, Carassius auratus", "crane", "crane, bird"],
         ["a|b", "c|d"],
+        ["Smith, John", "Smith, Mary", "Jones, John", "Jones, Mary"],
+        ["red/round", "red/square", "blue/round", "blue/square"],
+        ["animal", "animal/cat", "animal/dog"],
         ["x;", ";y", ";"],
         ["cat", "dog"],
     ],
@@ -77,7 +85,12 @@ SEVERAL: list[tuple[str, list[Any]]] = [
     ("csv", ["cat", "dog", "cat;dog", "cat"]),
     ("csv", ['["cat", "dog"]', '["cat"]', '["dog"]', "[]"]),
     ("csv", ["['cat', 'dog']", "['cat']", "['dog']", "['dog']"]),
+    ("csv", [" [cat, dog]", "cat", "dog", "dog"]),
+    ("csv", ["['cat' 'dog']", "['cat']", "['dog']", "['dog']"]),  # as numpy prints it
+    ("csv", ["{'dog', 'cat'}", "{'cat'}", "{'dog'}", "{'dog'}"]),
+    ("csv", ['{"cat": 1, "dog": 1}', "cat", "dog", "dog"]),
     ("jsonl", [["cat", "dog"], ["cat"], ["dog"], ["dog"]]),
+    ("jsonl", [{"cat": 1, "dog": 1}, "cat", "dog", "dog"]),
     ("parquet", [["cat", "dog"], ["cat"], ["dog"], ["dog"]]),
 ]
 
@@ -101,6 +114,15 @@ def test_lists_of_one_label_are_that_label(place: Path, kind: str) -> None:
     _, source = plan(str(written(place, kind, [["cat"], ["dog"], ["cat"], ["dog"]])))
     assert source is not None
     assert source.class_names == ["cat", "dog"]
+
+
+def test_annotators_may_not_give_several_labels(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = place / "all.csv"
+    path.write_text('path,ann,bob\n0.png,cat,"[""cat"", ""dog""]"\n1.png,dog,dog\n')
+    assert josrc("train", path, "--annotator-columns", "ann,bob", "--out", place / "run") == 2
+    assert f"{path}: 1 image seems to have several labels" in capsys.readouterr().err
 
 
 def test_names_may_be_meant_as_they_are(place: Path) -> None:

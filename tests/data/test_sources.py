@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 from torchvision.datasets import CIFAR100
 
 from josrc.data.datasets import cifar, digits
@@ -55,10 +56,15 @@ def test_training_and_test_digits_together_are_the_data_set(digits_source):
     assert not set(train) & set(test)
 
 
-def test_every_class_gives_a_quarter_of_its_digits_to_the_test_set(digits_source):
-    everything = np.bincount(load_digits().target)[:8]
-    tested = np.bincount(digits_source.test_labels)
-    assert np.abs(tested - everything / 4).max() <= 1
+def test_digits_to_test_on_are_those_that_scikit_learn_draws(digits_source):
+    whole = load_digits()
+    known = np.flatnonzero(whole.target < 8)
+    _, tested = train_test_split(
+        known, test_size=0.25, random_state=0, stratify=whole.target[known]
+    )
+    pixels = np.round(whole.images[np.sort(tested)] * (255 / 16)).astype(np.uint8)
+    np.testing.assert_array_equal(digits_source.test_images.pixels[..., 0], pixels)
+    np.testing.assert_array_equal(digits_source.test_labels, whole.target[np.sort(tested)])
 
 
 def test_the_split_is_the_same_every_time_whatever_the_global_generator_holds(digits_source):

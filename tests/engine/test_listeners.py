@@ -6,8 +6,10 @@ import csv
 import json
 import re
 import shutil
+import socket
 import sqlite3
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import josrc as library
 from josrc.cli.main import main
 from josrc.engine import listeners
+from josrc.engine.listeners import background
 from josrc.engine.listeners.tensorboard import TensorBoard
 from josrc.runs.start import configure
 
@@ -207,3 +210,43 @@ def test_a_tracker_that_fails_never_ends_a_training(
     assert said.count("--log tensorboard failed, and gets nothing more of this run: ") == 1
     assert "the account is full" in said
     assert (run / "summary.json").is_file()
+
+
+def test_a_tracker_that_hangs_holds_no_training_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    never = threading.Event()
+
+    def hang(self: TensorBoard, epochs: int, done: int) -> None:
+        never.wait()
+
+    monkeypatch.setattr(TensorBoard, "started", hang)
+    monkeypatch.setattr(background, "PATIENCE", 0.1)
+    run = library.train(
+        "digits-o", out=tmp_path / "run", epochs=2, batch_size=256, method="standard",
+        device="cpu", log=["tensorboard"],
+    )  # fmt: skip
+    never.set()
+    assert len(run.metrics) == 2
+    assert run.summary["epochs"] == 2
+    said = capsys.readouterr().err
+    assert said.count("--log tensorboard has not answered within") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the tracker's own library
+def test_a_server_that_never_answers_costs_no_training_and_no_other_tracker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()  # connections are taken, and nothing ever comes
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setattr(background, "PATIENCE", 1.0)
+        words = ["--log", "mlflow,tensorboard", "--method", "standard", *FAST]
+        with pytest.raises(SystemExit) as end:
+            main(["train", "digits-o", *words, "--out", str(tmp_path / "run")])
+    assert not end.value.code
+    assert capsys.readouterr().err.count("--log mlflow has not answered within 1 s") == 1
+    found = curves(tmp_path / "run" / "logs" / "tensorboard")
+    assert [step for step, _ in found["loss"]] == [1, 2]

@@ -22,6 +22,7 @@ from josrc.methods.cleannet import (
     CleanNetSettings,
     Comparison,
     class_references,
+    draw_pairs,
     verification,
     verification_loss,
 )
@@ -79,6 +80,63 @@ def test_references_are_centres_of_the_class() -> None:
     assert sorted(found[0, :, 0].tolist()) == pytest.approx([0.1, 4.1])
     assert sorted(found[1, :, 0].tolist()) == [1.0, 9.0]
     assert (found[2] == 0).all()
+
+
+def test_first_weights_and_decay_are_those_of_the_code() -> None:
+    """Xavier's, which differ in size from PyTorch's; biases and the context don't decay."""
+    torch.manual_seed(0)
+    net = Comparison(300)
+    for layer, (fan_in, fan_out) in ((net.query[0], (300, 256)), (net.rebuild[2], (256, 300))):
+        bound = (6 / (fan_in + fan_out)) ** 0.5
+        assert layer.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
+        assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.01)
+        assert not layer.bias.any()
+    context = net.attention[2].weight
+    assert 0.09 < context.abs().max().item() <= (6 / 512) ** 0.5
+    decaying, free = net.groups()
+    assert (decaying["weight_decay"], free["weight_decay"]) == (1e-4, 0)
+    assert len(decaying["params"]) == 8
+    assert any(parameter is context for parameter in free["params"])
+    found = {id(parameter) for group in (decaying, free) for parameter in group["params"]}
+    assert found == {id(parameter) for parameter in net.parameters()}
+
+
+def test_pairs_walk_through_checked_samples_and_draw_others_class_by_class() -> None:
+    labels = torch.tensor([0] * 90 + [2] * 10)  # no sample of class 1
+    checked = torch.zeros(100, dtype=torch.bool).index_fill(0, torch.arange(0, 100, 20), True)
+    pairs = draw_pairs(labels, checked, 4, torch.Generator().manual_seed(0))
+    drawn = torch.stack([next(pairs) for _ in range(500)])
+    known, others = drawn[:, :4].flatten(), drawn[:, 4:].flatten()
+    for turn in known.split(5):  # of five checked ones each comes once before any comes again
+        assert sorted(turn.tolist()) == [0, 20, 40, 60, 80]
+    assert (labels[others] == 2).float().mean().item() == pytest.approx(0.5, abs=0.04)
+    assert len(others.unique()) == 100
+
+
+class Features:
+    """A survey of one class whose features are far apart only before the logarithm."""
+
+    seed, labels = 0, torch.zeros(6, dtype=torch.long)
+
+    def features(self, network: nn.Module) -> Tensor:
+        return torch.tensor([[-3.0], [0.0], [1.0], [90.0], [200.0], [210.0]])
+
+
+def test_centres_are_found_before_the_logarithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(CleanNet, "_train_cleaner", lambda self, *values: seen.append(values))
+    method = cleannet(references=2, standardise=False)
+    method.classes = 1
+    method.cleaner = Comparison(1)
+    method.register_buffer("similarity", torch.ones(6))
+    with torch.no_grad():
+        method.before_epoch(2, Features())
+    features, references, *_ = seen[0]
+    expected = np.log1p([0, 0, 1, 90, 200, 210])
+    np.testing.assert_allclose(features[:, 0], expected, rtol=1e-5)
+    # After it {0, 0, 1} and {90, 200, 210} would be the heaps.
+    centres = sorted(references[0, :, 0].tolist())
+    assert centres == pytest.approx(np.log1p([(0 + 0 + 1 + 90) / 4, 205]))
 
 
 def test_without_checked_labels_the_error_says_what_to_do(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_density_and_distance_are_those_of_the_paper() -> None:
     features = generator.normal(size=(30, 4))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     similarity = features @ features.T
-    close = np.sort(similarity.flatten())[round(0.4 * 900) - 1]
+    close = np.sort(similarity.flatten())[round(0.6 * 900) - 1]  # 40 % of all are above it
     density = np.sign(similarity - close).sum(axis=1)
     eta = np.empty(30)
     for i in range(30):
@@ -49,6 +49,23 @@ def test_a_class_with_too_few_apart_is_filled_up_with_the_densest() -> None:
     features = on_circle(0, 1, 2)
     assert len(choose_prototypes(features, 8, 0.4, 0.95)) == 3
     assert choose_prototypes(on_circle(10), 8, 0.4, 0.95).tolist() == [0]
+
+
+def test_prototypes_lie_in_the_heap_of_right_samples_and_not_between_all() -> None:
+    """Noise in the labels: of 100 samples of a class 40 are right, others from seven classes.
+
+    What is like all of them a little has more similarities above a low bar than what is like the
+    right ones very much.
+    """
+    torch.manual_seed(0)
+    heaps = torch.eye(8)
+    right = heaps[0] + 0.05 * torch.randn(40, 8)
+    others = heaps[torch.arange(42) % 7 + 1] + 0.05 * torch.randn(42, 8)
+    between = torch.ones(8) / 8**0.5 + 0.05 * torch.randn(18, 8)
+    features = torch.nn.functional.normalize(torch.cat([right, others, between]), dim=1)
+    low, paper = (choose_prototypes(features, 8, share, 1.1) for share in (0.6, 0.15))
+    assert (low >= 82).all()
+    assert (paper < 40).all()
 
 
 class Circle:

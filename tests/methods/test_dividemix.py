@@ -40,6 +40,8 @@ def dividemix(**settings: Any) -> DivideMix:
     torch.manual_seed(1)
     method = DivideMix(DivideMixSettings(**settings), Doubling)
     method.register_buffer("clean_probability", torch.tensor(TRUST, dtype=torch.float32))
+    method.register_buffer("steps_done", torch.zeros(()))
+    method.register_buffer("steps", torch.ones(()))
     method._resting = (in_evaluation(method.network), in_evaluation(method.second_network))
     return method
 
@@ -88,15 +90,15 @@ def by_hand(method: DivideMix, place: int, weight: float) -> float:
 
 @pytest.mark.parametrize("weight", [0.0, 30.0])
 def test_the_semi_supervised_loss(weight: float) -> None:
-    method = dividemix()
-    result = method.step(batch(), {"unlabelled_weight": torch.tensor(weight)})
+    method = dividemix(unlabelled_weight=weight, unlabelled_ramp=4)
+    result = method.step(batch(), {"since": torch.tensor(9.0)})
     expected = by_hand(method, 0, weight) + by_hand(method, 1, weight)
     assert result.loss.item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_findings_are_of_the_first_networks_samples() -> None:
     method = dividemix()
-    result = method.step(batch(), {"unlabelled_weight": torch.tensor(1.0)})
+    result = method.step(batch(), {"since": torch.tensor(1.0)})
     seen = [0, 4, 8, 12, 1, 5, 9, 13]
     assert result.index.tolist() == seen
     mean = TRUST.mean(axis=0)[seen]
@@ -110,7 +112,7 @@ def test_findings_are_of_the_first_networks_samples() -> None:
 def test_the_gradient_is_that_of_the_mixed_predictions_alone() -> None:
     """Guessed labels are targets: nudging a network must not move the other one's loss."""
     method = dividemix()
-    loss, _ = method._semi_supervised(0, batch(), {"unlabelled_weight": torch.tensor(1.0)})
+    loss, _ = method._semi_supervised(0, batch(), torch.tensor(1.0))
     loss.backward()
     assert method.network.weight.grad is not None
     assert method.second_network.weight.grad is None
@@ -167,13 +169,13 @@ def test_the_warm_up_is_cross_entropy_on_the_first_view() -> None:
     expected = sum(
         -log_softmax(IMAGES[:SIZE] @ w.T, axis=1)[range(SIZE), LABEL].mean() for w in weights
     )
-    result = method.step_for(0, 300)(batch(), {"unlabelled_weight": torch.tensor(0.0)})
+    result = method.step_for(0, 300)(batch(), {"since": torch.tensor(0.0)})
     assert result.loss.item() == pytest.approx(expected, rel=1e-5)
     assert result.group.tolist() == [CLEAN] * SIZE
     careful = dividemix(confidence_penalty=True)
     p = [softmax(IMAGES[:SIZE] @ w.T, axis=1) for w in weights]
     expected += sum((q * np.log(q)).sum(axis=1).mean() for q in p)
-    result = careful.step_for(0, 300)(batch(), {"unlabelled_weight": torch.tensor(0.0)})
+    result = careful.step_for(0, 300)(batch(), {"since": torch.tensor(0.0)})
     assert result.loss.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -182,14 +184,35 @@ def test_sharpening_by_hand() -> None:
     np.testing.assert_allclose(found, [[0.36 / 0.46, 0.09 / 0.46, 0.01 / 0.46]], rtol=1e-5)
 
 
-def test_the_weight_of_unlabelled_samples_rises_after_the_warm_up() -> None:
-    method = DivideMix(
-        DivideMixSettings(warm_up=2, unlabelled_ramp=4, unlabelled_weight=20), nn.Identity
-    )
-    weights = [method.schedule(epoch, 9)["unlabelled_weight"] for epoch in range(9)]
-    assert weights == [0, 0, 0, 5, 10, 15, 20, 20, 20]
+def test_the_weight_of_unlabelled_samples_rises_from_step_to_step() -> None:
+    """The code's ramp: (epoch + batch / batches - warm-up) / length, between 0 and 1."""
+    method = dividemix(warm_up=2, unlabelled_ramp=4, unlabelled_weight=20.0)
+    method.losses = torch.zeros(1, 2, SIZE)
+    method.steps.fill_(5)
+    found = []
+    for epoch in range(1, 8):
+        method.steps_done.zero_()
+        since = torch.tensor(method.schedule(epoch, 9)["since"])
+        for _ in range(5):
+            found.append(method._unlabelled_weight(since).item())
+            method.steps_done += 1
+    expected = [
+        20 * min(max(epoch + step / 5 - 2, 0), 4) / 4 for epoch in range(2, 8) for step in range(5)
+    ]
+    assert found[5:] == pytest.approx(expected)
+    method.before_epoch(1, None)
+    assert method.steps_done == 0
     steps = [method.step_for(epoch, 9) for epoch in (1, 2)]
     assert steps == [method.warm_up_step, method.step]
+
+
+def test_a_step_counts_itself() -> None:
+    method = dividemix(unlabelled_ramp=2, unlabelled_weight=8.0)
+    method.steps.fill_(4)
+    at = {"since": torch.tensor(0.0)}
+    losses = [method.step(batch(), at).loss.item() for _ in range(3)]
+    expected = [by_hand(method, 0, w) + by_hand(method, 1, w) for w in (0.0, 1.0, 2.0)]
+    assert losses == pytest.approx(expected, rel=1e-4)
 
 
 class Losses:
@@ -206,8 +229,7 @@ class Losses:
 
 def test_samples_are_divided_by_their_losses_after_the_warm_up() -> None:
     method = DivideMix(DivideMixSettings(warm_up=1, loss_epochs=2), lambda: nn.Linear(2, 2))
-    method.register_buffer("clean_probability", torch.ones(2, 100))
-    method.register_buffer("losses", torch.zeros(2, 2, 100))
+    method.prepare(range(100))
     with torch.no_grad():
         method.before_epoch(0, Losses((5.0, 100)))
         assert (method.clean_probability == 1).all()

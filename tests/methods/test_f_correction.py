@@ -155,6 +155,19 @@ def test_each_training_keeps_its_best_epoch_and_the_second_begins_with_that_of_t
     assert survey.forgot == 1
 
 
+def test_without_images_held_out_the_second_training_goes_on_with_a_fresh_optimizer() -> None:
+    method = method_of(40, 3, warm_up=2, holdout=0)
+    survey = Answers(method)
+    weight = method.network.weight.clone()
+    forgot = []
+    for epoch in range(4):
+        with torch.no_grad():
+            method.before_epoch(epoch, survey)
+        forgot.append(survey.forgot)
+    assert forgot == [0, 0, 1, 1]
+    assert torch.equal(method.network.weight, weight)
+
+
 def test_a_given_matrix_corrects_from_the_first_epoch(tmp_path: Path) -> None:
     known = np.array([[0.8, 0.2], [0.4, 0.6]])
     np.save(tmp_path / "t.npy", known)

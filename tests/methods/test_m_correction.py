@@ -50,9 +50,8 @@ def test_the_loss_weighs_label_and_prediction_of_both_partners(bootstrap: str) -
         own = -log_p[i, LABEL[of]]
         return float((1 - DOUBT[of]) * own - DOUBT[of] * opinion[of] @ log_p[i])
 
-    losses = [
-        share * corrected(i, i) + (1 - share) * corrected(i, j) for i, j in enumerate(partner)
-    ]
+    own = share if bootstrap == "hard" else 0.5  # of its target; images are mixed by the share
+    losses = [own * corrected(i, i) + (1 - own) * corrected(i, j) for i, j in enumerate(partner)]
     mean = np.exp(log_p).mean(axis=0)
     balance = (1 / CLASSES * np.log(1 / CLASSES / mean)).sum()
     result = step(method, method.schedule(200, 300))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from scipy.special import log_softmax, softmax
 from torch import nn
 
+import josrc
 from josrc.data.loaders import Batch
 from josrc.methods.mlnt import MLNT, MLNTSettings, nearest
 from josrc.models import Classifier
@@ -100,19 +102,39 @@ def test_the_warm_up_is_cross_entropy() -> None:
 
 
 def test_mentor_and_teacher_begin_as_the_network_after_the_warm_up() -> None:
-    method = method_of(warm_up=2)
+    method = method_of(warm_up=2, ramp=3)
     for epoch, same in ((1, False), (2, True)):
         method.before_epoch(epoch, None)
         for other in (method.mentor, method.mean_teacher):
             assert torch.equal(other.head.weight, method.network.head.weight) == same
     assert not method.mentor.training
-    # From there on it is the running mean of the network alone.
+    # From there on it is the running mean of the network alone: a fast one during the ramp.
+    start = method.network.head.weight.clone()
     with torch.no_grad():
         method.network.head.weight.add_(1)
     method.after_update()
-    torch.testing.assert_close(
-        method.mean_teacher.head.weight, method.network.head.weight - 0.999, rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(method.mean_teacher.head.weight, start + 0.01)
+    for epoch in (3, 4, 5):
+        method.before_epoch(epoch, None)
+    method.after_update()
+    torch.testing.assert_close(method.mean_teacher.head.weight, start + 0.01 + 0.00099)
+
+
+def test_the_summary_says_how_many_rounds_there_were() -> None:
+    rounds = [method_of(round_epochs=length).facts(9) for length in (0, 9, 4, 3)]
+    assert rounds == [{"rounds": count} for count in (1, 1, 3, 3)]
+
+
+@pytest.mark.slow
+def test_rounds_are_trained_to_their_end_and_stand_in_the_summary(tmp_path: Path) -> None:
+    settings = {"method.round_epochs": 1, "method.warm_up": 0, "method.synthetic": 1}
+    run = josrc.train(
+        "digits-o", method="mlnt", noise="symmetric", rate=0.5, epochs=3, out=tmp_path / "r",
+        settings=settings | {"model.width": 0.1}, device="cpu",
+    )  # fmt: skip
+    assert run.summary["rounds"] == 3
+    # Each round starts over: the network of its only epoch has learned for one epoch.
+    assert len(run.metrics) == 3
 
 
 class Beliefs:

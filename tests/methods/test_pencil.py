@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import torch.nn.functional as F
 from scipy.special import log_softmax, softmax
 from torch import nn
 
+import josrc
 from batches import batch_of
 from josrc.methods.base import StepResult
 from josrc.methods.pencil import Pencil, PencilSettings
+from josrc.runs.start import configure
 
 CLEAN, ID = 0, 1
 STAGE_1 = {"given": 1.0, "moving": 0.0}
@@ -100,11 +103,34 @@ def visited(classes: int, size: int, visits: int, **settings: Any) -> list[float
     return found
 
 
-def test_labels_turn_within_stage_2_of_cifar() -> None:
-    """81 epochs of 200; batches of 128."""
-    recipe = {"label_rate": 1600.0}
-    assert visited(100, 128, 81, **recipe)[-1] < 0.3
-    assert visited(80, 128, 81, **recipe)[-1] < 0.3
+@pytest.mark.parametrize("epochs", [200, 100, 50])
+@pytest.mark.parametrize(("data", "classes"), [("cifar100n-c", 100), ("cifar80n-o", 80)])
+def test_labels_turn_within_stage_2_of_cifar_in_runs_of_any_length(
+    data: str, classes: int, epochs: int
+) -> None:
+    run = configure(data, method="pencil", noise="symmetric", rate=0.2, epochs=epochs)
+    settings = run.method
+    assert isinstance(settings, PencilSettings)
+    assert settings.label_rate == pytest.approx(1000 * 320 / epochs)
+    shares = visited(classes, run.batch_size, settings.correction, label_rate=settings.label_rate)
+    assert shares[-1] < 0.3
+    unscaled = visited(classes, run.batch_size, settings.correction, label_rate=1000.0)
+    assert (unscaled[-1] > 0.7) == (epochs < 200)
+
+
+@pytest.mark.slow
+def test_digits_show_labels_turning_epoch_by_epoch(tmp_path: Path) -> None:
+    run = josrc.train(
+        "digits-o", method="pencil", noise="symmetric", rate=0.5, epochs=6, out=tmp_path / "r",
+        settings={"model.width": 0.1, "method.label_rate": 1e5}, device="cpu",
+    )  # fmt: skip
+    shares = [row["labels_turned"] for row in run.metrics]
+    settings = run.config.method
+    assert isinstance(settings, PencilSettings)
+    assert shares[: settings.warm_up] == [0] * settings.warm_up
+    assert shares[settings.warm_up] > 0
+    assert shares[-1] == pytest.approx(run.summary["labels_turned"], abs=1e-3)
+    assert run.metrics[-1]["turned_right"] is not None
 
 
 def test_the_published_pull_lets_no_label_of_100_classes_turn() -> None:

@@ -151,6 +151,9 @@ def test_what_the_source_does_not_say_is_left_to_timm() -> None:
         (["scan", ".", "--weights", "nothing.pth"], "Weights file nothing.pth does not exist."),
         (["audit", "."], "To judge the labels of images without training: josrc scan ."),
         (["review", "."], "is not a josrc run folder"),
+        (["train", "nothing-here"], "There is no file, folder or data set 'nothing-here'."),
+        (["train", "digits-o", "--method", "jo-src"], "Did you mean 'josrc'?"),
+        (["train", "digits-o", "optimizer.lrr=1", "--epochs", "0"], "epochs=0: Input should be"),
     ],
 )
 def test_what_is_missing_is_told_before_torch_is_imported(

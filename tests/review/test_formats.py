@@ -155,6 +155,7 @@ def test_what_does_not_fit_is_refused(listed: Path, capsys: pytest.CaptureFixtur
         (["--to", "coco", "a.json", "--copy"], "--copy and --link are for folders"),
         ([], "Name one file or folder to write"),
         (["a.csv", "--out", "b.csv"], "Name one file or folder to write"),
+        (["--to", "label-studio", "a.json", "--images", "x/y"], "--images x/y is not a URL"),
         (["a.csv", "--images", "http://x"], "--images goes with --to label-studio"),
         (["--to", "label-studio", "a.json", "--auto", "0.5"], "hands images to people who decide"),
     ):
@@ -168,14 +169,14 @@ def test_what_does_not_fit_is_refused(listed: Path, capsys: pytest.CaptureFixtur
 def exported(tasks: list[dict[str, Any]], change: Callable[[int, dict[str, Any]], Any]) -> Any:
     """What Label Studio exports of imported tasks; ``change`` gives the annotations of people."""
     for number, task in enumerate(tasks):
-        (given,) = task["annotations"]
-        given |= {
-            "completed_by": 1,
-            "updated_by": None,
-            "was_cancelled": False,
-            "created_at": "2030-01-01T10:00:00.000001Z",
-            "updated_at": "2030-01-01T10:00:00.000042Z",
-        }
+        for given in task.setdefault("annotations", []):
+            given |= {
+                "completed_by": 1,
+                "updated_by": None,
+                "was_cancelled": False,
+                "created_at": "2030-01-01T10:00:00.000001Z",
+                "updated_at": "2030-01-01T10:00:00.000042Z",
+            }
         task["annotations"] += change(number, task) or []
     return tasks
 
@@ -203,7 +204,9 @@ def test_tasks_hold_labels_suggestions_and_columns(listed: Path) -> None:
     (prediction,) = second["predictions"]
     assert prediction["score"] == 0.9
     assert prediction["result"][0]["value"]["choices"] == ["cat"]
-    assert second["annotations"][0]["result"][0]["value"]["choices"] == ["dog"]
+    assert second["data"]["given_label"] == "dog"
+    assert "annotations" not in second, "it is accused, and open for people"
+    assert third["annotations"][0]["result"][0]["value"]["choices"] == ["dog"]
     assert third["predictions"][0]["result"][0]["value"]["choices"] == ["dog"], "it is clean"
     config = (home / "tasks.config.xml").read_text()
     assert [f'<Choice value="{name}"/>' in config for name in (*CLASSES, "no class")] == [True] * 3
@@ -228,17 +231,27 @@ def test_answers_become_decisions(listed: Path, capsys: pytest.CaptureFixture[st
     tasks[5]["annotations"][0] |= {"updated_by": 9, "updated_at": "2030-01-02T10:00:00Z"}
     tasks += [{"data": {"image": "/data/upload/1/1a2b3c4d-7.png"}, "annotations": [chosen("cat")]}]
     tasks += [{"data": {"id": "im-4", "file": "pictures/5.png"}, "annotations": [chosen("cat")]}]
+    tasks += [{"data": {"id": "im-5"}, "drafts": [{"result": []}]}]
     tasks += [{"data": {"image": "http://host/gone.png"}, "annotations": [chosen("cat")]}]
     back.write_text(json.dumps(tasks))
     capsys.readouterr()
     assert josrc("decisions", listed, "--from", back) == 0
     said = capsys.readouterr().out
-    assert "10 tasks, 5 answered by 7, 9, c@d.ef" in said
-    assert "3 decisions taken over, 1 were here already, 1 are older" in said
-    assert "1 images had several annotations: the newest counts" in said
-    assert "2 tasks were skipped or have no saved answer" in said
-    assert "2 tasks match no image of this run: im-4, gone.png" in said
-    assert "1 answers name a class that this run does not have: bird" in said
+    assert (
+        "11 tasks, 6 answered by 7, 9, a@b.cd, c@d.ef, 3 without an answer, 2 of no image" in said
+    )
+    assert (
+        "no decision: 1 with the label that they came with, saved by nobody, 1 with a draft that "
+        "was not submitted, 1 skipped."
+    ) in said
+    assert "Answers on 5 images of this run: 3 kept, 1 relabelled, 1 removed." in said
+    assert "3 decisions taken over, 1 already here, 1 older than the decision here" in said
+    assert (
+        "1 image had several annotations, of which the newest counts; they differ on 1: im-1"
+        in said
+    )
+    assert "Of no image of this run: im-4, gone.png." in said
+    assert "Answers on 1 image name a class that this run does not have: bird" in said
     store = Store(listed / "audit")
     found = {row: decision for row, (_, decision) in store.decisions().items()}
     assert found == {
@@ -269,7 +282,7 @@ def test_a_second_import_changes_what_is_newer_alone(listed: Path) -> None:
         ("2032-01-01T10:00:00Z", "no class", ("remove", None)),
         ("2031-06-01T10:00:00Z", "cat", ("remove", None)),
     ):
-        tasks[1]["annotations"][1] = chosen(label, when=when)
+        tasks[1]["annotations"] = [chosen(label, when=when)]
         out.write_text(json.dumps(tasks))
         assert josrc("decisions", listed, "--from", out) == 0
         store = Store(listed / "audit")

@@ -232,7 +232,8 @@ def test_new_images_are_judged_by_a_trained_network(
     assert josrc("audit", run, "--new", new) == 0
     said = capsys.readouterr().out
     assert "5 new images, judged by the trained network" in said
-    assert "1 files could not be read, such as" in said
+    assert "Could not be read: 1 file, such as" in said
+    assert f"Report: {tmp_path / 'run-new' / 'audit' / 'report.html'}" in said
     lines = read(run / "audit" / "new-verdicts.csv")
     assert list(lines[0]) == list(read(run / "audit" / "verdicts.csv")[0])
     assert [line["given_label"] for line in lines].count("three") == 1
@@ -253,3 +254,52 @@ def test_new_images_are_judged_by_a_trained_network(
     both.write_text("\n".join(["path,label", *rows]) + "\n")
     said = failing(capsys, "audit", run, "--new", both)
     assert "allow" in said
+
+
+def test_new_images_lead_on_to_report_decisions_and_a_corrected_set(
+    finished: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, grown = tmp_path / "run", tmp_path / "pictures"
+    shutil.copytree(finished, run)
+    shutil.copytree(pictures, grown)
+    for number, path in enumerate(sorted(pictures.glob("zero/*.png"))[:6]):
+        label = "zero" if number else "three"  # and none of the other classes
+        Image.open(path).rotate(3).save(grown / label / f"new-{number}.png")
+    (grown / "zero" / "torn.png").write_bytes(b"no picture")
+    capsys.readouterr()
+    out = tmp_path / "judged"
+    words = ("audit", run, "--new", grown, "--out", out)
+    assert josrc(*words, "--data-root", grown) == 0
+    said = capsys.readouterr().out
+    assert "6 new images, judged by the trained network" in said
+    assert (
+        f"Left out, as the run has them already: {len(list(pictures.glob('*/*.png')))} im" in said
+    )
+    lines = read(out / "audit" / "verdicts.csv")
+    assert len(lines) == 6
+    assert (run / "audit" / "new-verdicts.csv").read_text() == (
+        (out / "audit" / "verdicts.csv").read_text()
+    )
+    assert "judged <bdi>by the trained network" in (out / "audit" / "report.html").read_text()
+    assert "holds a run" in failing(capsys, *words, "--data-root", grown)
+
+    # People decide on them: classes that no new image has can be chosen, too.
+    wrong = next(row for row, line in enumerate(lines) if line["given_label"] == "three")
+    decide(out, ([wrong], "label", "one"))
+    assert josrc("report", out) == 0
+    tasks = tmp_path / "tasks.json"
+    assert josrc("apply", out, "--to", "label-studio", tasks) == 0
+    capsys.readouterr()
+    cleaned = tmp_path / "cleaned.csv"
+    assert josrc("apply", out, "--out", cleaned) == 0
+    assert "Since the training" not in capsys.readouterr().out, "known images are not new"
+    labels = {row["id"]: row["label"] for row in read(cleaned)}
+    assert labels == {
+        line["id"]: "one" if row == wrong else "zero" for row, line in enumerate(lines)
+    }
+    assert "holds 1 decisions" in failing(capsys, *words, "--data-root", grown, "--overwrite")
+    # It has no network, and its verdicts need another run's.
+    judge = f"josrc audit {run} --new PATH"
+    assert judge in failing(capsys, "audit", out)
+    assert judge in failing(capsys, "audit", out, "--new", pictures)
+    assert "go with --new" in failing(capsys, "audit", run, "--out", tmp_path / "other")

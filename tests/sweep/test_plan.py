@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from commands import josrc
-from josrc.errors import install_command
+from josrc.errors import UserError, install_command
 from josrc.sweep.plan import read_plan, trials_of
 from josrc.sweep.record import Record, SweepFolder
 from josrc.sweep.table import write_table
@@ -100,6 +100,8 @@ def test_a_trial_is_known_by_its_settings_in_any_order(tmp_path: Path) -> None:
         ({"ranges": {"optimizer.lr": {"low": 0.1, "high": 1000001}}}, "optimizer.lr=1000001"),
         ({"choices": {"batch_size": [64] * 50 + ["many"]}}, "batch_size='many'"),
         ({"cpus": 10**400}, "cpus="),
+        ({"data": "/dev/null"}, "/dev/null is a device"),
+        ({"data": __file__}, "is neither a folder of class folders nor a manifest"),
         ({"grid": {f"k{n}": list(range(100)) for n in range(9)}}, "000,000 runs, more than"),
         ({"ranges": {"optimizer.lr": {"low": 0, "high": 0.1, "log": True}}}, "low > 0"),
         (
@@ -145,6 +147,13 @@ def test_a_record_keeps_what_was_reported_before_an_epoch(tmp_path: Path) -> Non
     assert found == record
     assert found.until(2).reports == [(1, 50.0), (2, 60.0)]
     assert found.with_report(2, 61.0).reports == [(1, 50.0), (2, 61.0)], "an epoch done again"
+
+
+@pytest.mark.parametrize("text", ["{}", '{"reports": [1], "end": "", "message": ""}', "[]", "x"])
+def test_a_damaged_record_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(UserError, match=r"record\.json is damaged"):
+        Record.read(tmp_path / "record.json")
 
 
 def test_the_table_has_the_best_finished_run_first(tmp_path: Path) -> None:

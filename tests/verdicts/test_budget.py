@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
 from josrc._io import write_csv
 from josrc.data.duplicates import Duplicate
@@ -131,16 +132,47 @@ def test_a_budget_is_the_beginning_of_the_whole_order() -> None:
     assert (np.diff(later) <= 0).all()
 
 
-def test_decisions_move_the_odds_of_their_class() -> None:
+def test_decisions_move_the_odds_of_all_and_most_those_of_their_class() -> None:
     expected = np.array([0.5, 0.5, 0.5, 0.5])
     label = np.array([0, 0, 1, 0])
     found = learn_from_decisions(expected, label, np.array([0, 1]), np.array([1.0, 1.0]))
-    # Two looks found two wrong, one was expected; ten wrong and ten right ones are added.
-    odds = (12 / 11) / (10 / 11)
-    assert found[3] == pytest.approx(odds / (1 + odds))
-    assert found[2] == 0.5
+    assert found[3] > found[2] > 0.5
+    # The likeliest parameters: what both decisions pull is what the normal priors hold against it.
+    offset, of_class = logit(found[2]), logit(found[3]) - logit(found[2])
+    pull = 2 * (1 - found[3])
+    assert (offset, of_class / 0.3**2) == pytest.approx((pull, pull), rel=1e-3)
     as_expected = learn_from_decisions(expected, label, np.array([0, 1]), np.array([1.0, 0.0]))
-    assert as_expected.tolist() == expected.tolist()
+    assert as_expected.tolist() == pytest.approx(expected.tolist())
+    sure = learn_from_decisions(np.array([0.5, 0.0, 1e-6]), label[:3], np.array([0]), np.ones(1))
+    assert sure[1] == 0
+    assert sure[2] < 1e-5, "a million labels that are certain to be right stay so"
+
+
+@pytest.mark.parametrize(
+    ("offset", "slope", "base"),
+    [(0.0, 1.0, -4.0), (1.5, 1.0, -4.0), (-1.2, 1.0, -3.0), (0.0, 0.7, -4.0)],
+)
+@pytest.mark.parametrize("looks", [100, 300, 500])
+def test_the_outlook_after_decisions_is_near_the_truth(
+    offset: float, slope: float, base: float, looks: int
+) -> None:
+    """Verdicts whose log odds are off, looked at from the top by somebody who sees the truth."""
+    ratios, missed, missed_before = [], [], []
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        odds = generator.normal(base, 2.5, 5000)
+        wrong = generator.random(5000) < expit(odds)
+        expected, label = expit((odds - offset) / slope), generator.integers(0, 10, 5000)
+        seen, rest = np.split(np.argsort(-expected), [looks])
+        found = learn_from_decisions(expected, label, seen, wrong[seen].astype(float))
+        ratios.append(found[rest].sum() / wrong[rest].sum())
+        following = rest[np.argsort(-found[rest])[:100]]
+        missed.append(abs(found[following].sum() - wrong[following].sum()))
+        missed_before.append(abs(expected[following].sum() - wrong[following].sum()))
+    assert 0.5 < np.mean(ratios) < 1.4
+    assert np.mean(missed) < 12, "labels that another hundred looks correct"
+    if abs(offset) > 1:
+        assert np.mean(missed) < 0.75 * np.mean(missed_before)
 
 
 def test_what_is_left_and_when_looking_no_longer_pays() -> None:
@@ -190,7 +222,7 @@ def test_candidates_come_from_the_files_of_an_audit(tmp_path: Path) -> None:
     assert plain.expected[:5].tolist() == pytest.approx([0.9, 0.8, 0.7, 0.1, 0.2])
     assert plain.expected[5] == pytest.approx(np.mean([0.9, 0.8, 0.7, 0.1, 0.2]))
     assert found.expected[0] > plain.expected[0]
-    assert found.expected[2] == plain.expected[2]
+    assert found.expected[2] > plain.expected[2]
 
 
 def test_a_plan_leaves_out_what_is_decided_or_gone(tmp_path: Path) -> None:

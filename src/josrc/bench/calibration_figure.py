@@ -81,6 +81,16 @@ def calibration_curves(results: Results) -> list[Curve]:
     return curves
 
 
+def described_calibration(results: Results) -> str:
+    """The figure in words: of the images that are most likely right, the promise and the truth."""
+    ends = [
+        f"{curve.data} {audit_title(curve.cell)} {100 * curve.tenths[-1].promised:.0f} and "
+        f"{100 * curve.tenths[-1].right:.0f}"
+        for curve in calibration_curves(results)
+    ]
+    return f"{CALIBRATION_TITLE}. Of the surest labels, promised and right in %: {'; '.join(ends)}"
+
+
 def write_calibration(results: Results, folder: Path) -> None:
     """Write ``calibration.png`` and ``calibration.csv``."""
     curves = calibration_curves(results)

@@ -167,6 +167,16 @@ def lines_of(figure: Figure, panel: Panel, results: Results) -> list[Line]:
     return lines
 
 
+def described(figure: Figure, results: Results) -> str:
+    """A figure in words, for who can't see it: where each curve ends."""
+    panels = []
+    for panel in figure.panels:
+        lines = [line for line in lines_of(figure, panel, results) if line.points]
+        ends = [f"{line.entry.title} {line.points[-1].mean:.0f}" for line in lines]
+        panels.append(f"{panel.title}: {', '.join(ends) or 'not run'}")
+    return f"{figure.title}. Last epoch, in %. {'; '.join(panels)}"
+
+
 def write_figure(figure: Figure, results: Results, folder: Path) -> None:
     """Write ``NAME.png`` and ``NAME.csv``."""
     drawn = {panel: lines_of(figure, panel, results) for panel in figure.panels}

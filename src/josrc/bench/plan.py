@@ -26,8 +26,14 @@ RECIPES = ("augmented", "plain")
 EARLIER = "earlier"
 # Jo-SRC's steps with one forward pass for each view, as in the released code.
 APART = "ablation-apart"
-# What every run of a suite has beside its recipe.
-SUITE_SETTINGS: dict[str, dict[str, Any]] = {APART: {"joint_forward": False}}
+# And with the threshold at which the paper's last epoch selects as ours does; with another head.
+THRESHOLD, HEAD = "ablation-threshold", "ablation-head"
+# What every run of these suites has beside its recipe.
+VARIED: dict[str, dict[str, Any]] = {
+    APART: {"method": {"joint_forward": False}},
+    THRESHOLD: {"method": {"threshold_max": 0.83}},
+    HEAD: {"model": {"head": "linear"}},
+}
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,16 @@ OTHERS = (
 )  # fmt: skip
 
 
+NINE = tuple(dict.fromkeys(method for method, _ in OTHERS))
+
+
+def _steps(name: str) -> Suite:
+    """The steps of the method, Table 6, in a suite of their own."""
+    variants = ("c", "ci", "cio", None)
+    rows = tuple(Entry("josrc", home=name, variant=variant) for variant in variants)
+    return Suite("cifar80n-o", (SYM20,), rows)
+
+
 def _others(name: str, table: str) -> Suite:
     compared = (Entry("standard", home=table), Entry("josrc", home=table))
     others = (Entry(method, home=name, variant=variant) for method, variant in OTHERS)
@@ -149,16 +165,12 @@ SUITES = {
             Entry("josrc", home="table2"),
         ),
     ),
-    APART: Suite(
-        "cifar80n-o",
-        (SYM20,),
-        tuple(Entry("josrc", home=APART, variant=variant) for variant in ("c", "ci", "cio", None)),
-    ),
+    **{name: _steps(name) for name in VARIED},
     # Not in the paper: small enough for everybody's CPU.
     "digits": Suite(
         "digits-o",
         (Cell("symmetric", 0.5),),
-        tuple(Entry(method, home="digits") for method in TABLES["table2"].scores),
+        tuple(Entry(method, home="digits") for method in (*TABLES["table2"].scores, *NINE)),
     ),
     "others-c": _others("others-c", "table1"),
     "others-o": _others("others-o", "table2"),
@@ -303,8 +315,8 @@ def settings_of_cell(key: ResultKey) -> list[dict[str, Any]]:
 def request(key: ResultKey) -> dict[str, Any]:
     """What the run of a result asks of ``josrc.runs.start.configure``, beside the data."""
     recipe, _, variant = key.recipe.partition("-")
-    layers: list[dict[str, Any]] = []
-    method: dict[str, Any] = {**SUITE_SETTINGS.get(key.suite, {})}
+    layers = [VARIED[key.suite]] if key.suite in VARIED else []
+    method: dict[str, Any] = {}
     if key.suite == DEVELOPMENT:
         layers = [{"data": {"noise_seed": 1}}]
         method = CHANGED.get(variant, {})

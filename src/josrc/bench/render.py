@@ -21,23 +21,25 @@ from josrc.bench.calibration_figure import (
     CALIBRATION_NOTE,
     CALIBRATION_TITLE,
     calibration_curves,
+    described_calibration,
     write_calibration,
 )
-from josrc.bench.figures import figures_of, write_figure
+from josrc.bench.figures import described, figures_of, write_figure
 from josrc.bench.ours import development_table, ours_table
-from josrc.bench.paper import METHOD_TITLES, TABLES
-from josrc.bench.plan import DEVELOPMENT, DEVELOPMENT_OPEN, GROUPS
+from josrc.bench.paper import METHOD_TITLES
+from josrc.bench.plan import DEVELOPMENT, DEVELOPMENT_OPEN, GROUPS, VARIED
+from josrc.bench.provenance import origins, short
 from josrc.bench.results import Results, load_results
 from josrc.bench.tables import (
     FOLDERS,
     TableView,
     ablation_table,
     accuracy_table,
-    apart_table,
     backbone_table,
     own_table,
     selection_table,
 )
+from josrc.bench.varied import varied_table
 from josrc.errors import UserError
 
 NOTE = (
@@ -64,7 +66,7 @@ VIEWS: dict[str, tuple[Callable[[str, Results], TableView], ...]] = {
     "table4": (backbone_table,),
     "selection": (selection_table,),
     "ablation": (ablation_table,),
-    "ablation-apart": (apart_table,),
+    **dict.fromkeys(VARIED, (varied_table,)),
     "others-c": (own_table,),
     "others-o": (own_table,),
     "ours-c": (ours_table,),
@@ -96,6 +98,8 @@ def show(suite: str, root: Path, console: Console) -> None:
     for part in GROUPS.get(suite, (suite,)):
         for view_of in VIEWS[part]:
             _print(view_of(part, results), console)
+        if told := origins(part, results):
+            console.print(Text(told))
     for problem in results.problems:
         say(console, f"skipped {problem}")
     if not results.runs and not results.audits:
@@ -182,35 +186,47 @@ def render(results: Results, figures: str = "results/figures", notes: str = "") 
     """
     lines = ["# Results", "", "Written by `josrc bench render` from `results/`. Do not edit.", ""]
     lines += [NOTE, *(["", notes.strip()] if notes else [])]
-    for view in (view_of(name, results) for name, views in VIEWS.items() for view_of in views):
-        lines += ["", f"## {view.title}", "", view.note, "", *_markdown(view.header, view.rows)]
+    for name, views in VIEWS.items():
+        for view in (view_of(name, results) for view_of in views):
+            below = [view.note, *(["", told] if (told := origins(name, results)) else [])]
+            lines += ["", f"## {view.title}", "", *below]
+            lines += ["", *_markdown(view.header, view.rows)]
     lines += ["", "## Figures", "", FIGURES_NOTE, ""]
     shown = figures_of(results)
     for figure in shown:
-        lines += [*_figure(figure.title, figure.name, quote(figures)), ""]
+        said = described(figure, results)
+        lines += [*_figure(figure.title, said, figure.name, quote(figures)), ""]
     if calibration_curves(results):
-        shown_as = _figure(CALIBRATION_TITLE, CALIBRATION, quote(figures))
+        said = described_calibration(results)
+        shown_as = _figure(CALIBRATION_TITLE, said, CALIBRATION, quote(figures))
         lines += [*shown_as, "", CALIBRATION_NOTE, ""]
-    plain = {figure.suite for figure in shown if figure.recipe == "plain"}
-    absent = [table.title for suite, table in TABLES.items() if suite not in plain]
-    if absent:
-        lines += [f"Curves of recipe `plain` are missing: not run on {' and '.join(absent)}.", ""]
     lines += ["## Runs", "", *_runs(results)]
     if results.problems:
         lines += ["", "Skipped:", "", *(f"- {problem}" for problem in results.problems)]
     return "\n".join(lines) + "\n"
 
 
-def _figure(title: str, name: str, folder: str) -> list[str]:
+def _figure(title: str, said: str, name: str, folder: str) -> list[str]:
+    """A picture below its title; ``said`` is what it shows, in words."""
     picture, table = f"{folder}/{name}.png", f"{folder}/{name}.csv"
-    return [f"### {title}", "", f"![{title}]({picture})", "", f"[CSV]({table})"]
+    return [f"### {title}", "", f"![{said}]({picture})", "", f"[CSV]({table})"]
 
 
 def _runs(results: Results) -> list[str]:
     """Every single run, with where and how long it ran."""
     if not results.runs:
         return ["None yet."]
-    header = ("run", "noise", "last 10", "best (epoch)", "final", "seconds", "device", "torch")
+    header = (
+        "run",
+        "noise",
+        "last 10",
+        "best (epoch)",
+        "final",
+        "seconds",
+        "device",
+        "torch",
+        "commit",
+    )
     rows = [
         (
             path.with_suffix("").as_posix(),
@@ -221,6 +237,7 @@ def _runs(results: Results) -> list[str]:
             f"{run.seconds_total:.0f}",
             run.device,
             run.versions.get("torch", ""),
+            short(run.commit),
         )
         for path, run in results.runs.items()
     ]

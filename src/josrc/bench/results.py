@@ -82,7 +82,10 @@ class Result(_ResultIdentity):
     val_chosen: float | None = None
     seconds_total: float
     versions: dict[str, str]
+    commit: str | None = None
     settings: dict[str, Any] = {}
+    configuration: dict[str, Any] = {}
+    rounds: int | None = None
     labels_turned: float | None = None
     turned_right: float | None = None
     metrics: dict[str, list[float | None]]

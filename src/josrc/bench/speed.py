@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -24,16 +25,15 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from josrc._console import say
-from josrc._io import write_text
 from josrc._reading import read_json, regular
 from josrc.bench.reference import count_workers, reference_steps
-from josrc.bench.speed_ratios import read_earlier, show_ratios
+from josrc.bench.speed_ratios import read_earlier, write_measurement
 from josrc.config import DataKind, RunConfig
 from josrc.data.images import ArrayImages
 from josrc.data.registry import open_source
 from josrc.data.source import Source
 from josrc.engine.capture import create_stepper
-from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.device import choose_device, device_name, kept_memory, peak_memory_mib
 from josrc.engine.run_folder import RunFolder, versions
 from josrc.engine.state import TrainState
 from josrc.runs.data import with_noise_rate
@@ -49,6 +49,7 @@ def run_speed(
     device_name_wanted: str | None,
     method: str | None,
     model: str | None,
+    precision: str | None = None,
     steps: int | None,
     whole_runs: bool,
     results: Path,
@@ -62,22 +63,19 @@ def run_speed(
     """
     earlier = read_earlier(compare) if compare else None
     options: dict[str, Any] = {"method": method, "model": model, "device": device_name_wanted}
-    config = configure("cifar80n-o", **NOISE, data_root=data_root, **options)
+    layers = precision_layer(precision)
+    config = configure("cifar80n-o", layers=layers, **NOISE, data_root=data_root, **options)
     source = open_source(config.data) if data_root else synthetic_source()
     config = with_noise_rate(config, source)
     device = choose_device(config.device)
     found = measure_speed(
         config, source, device, steps or (100 if device.type == "cuda" else 2), console
     )
-    if whole_runs and data_root and device.type == "cuda":
+    if whole_runs and data_root and device.type == "cuda" and precision is None:
         found |= whole_run_seconds(data_root, options, scratch / "speed", console)
-    path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
-    write_text(path, json.dumps(found, indent=2) + "\n")
+    path = result_path(results, device, config, precision)
     show(found, console)
-    if earlier:
-        show_ratios(earlier, found, console)
-    say(console, f"Wrote {path}.")
-    return path
+    return write_measurement(path, found, earlier, console)
 
 
 def synthetic_source(samples: int = 50_000, size: int = 32) -> Source:
@@ -104,15 +102,18 @@ def measure_speed(
 ) -> dict[str, Any]:
     """Times of the three loops, and the machine's two ceilings, in one process."""
     say(console, f"{device_name(device)}: {TIMED_WINDOWS} windows of {steps} steps each ...")
+    load_before = psutil.getloadavg()[0]
     state = TrainState(config, source, device)
     flops, moved = step_cost(state, config)
-    times: dict[str, Any] = {
-        "reference_ms": _time(reference_steps(config, source, device), device, steps)
-    }
+    times: dict[str, Any] = times_of(
+        "reference", reference_steps(config, source, device), device, steps
+    )
     for engine in ("eager", "captured"):
         wanted = engine == "eager" or device.type == "cuda"
-        times[f"{engine}_ms"] = (
-            _engine_ms(config, source, device, engine, steps) if wanted else None
+        times |= (
+            _engine_times(config, source, device, engine, steps)
+            if wanted
+            else {f"{engine}_ms": None}
         )
     peak = peak_memory_mib(device)  # of training; the measures of the machine below take more
     ours = times["captured_ms"] or times["eager_ms"]
@@ -120,6 +121,8 @@ def measure_speed(
         "device": device_name(device),
         "cpu_cores": os.cpu_count(),
         "loader_workers": count_workers(),
+        "load_before": load_before,
+        "load_after": psutil.getloadavg()[0],
         "data": source.name,
         "method": config.method.name,
         "model": config.model.name,
@@ -130,6 +133,7 @@ def measure_speed(
         "steps_a_window": steps,
         **times,
         "ratio_reference": times["reference_ms"] / ours,
+        **_processor_ratio(times),
         "step_gflop": flops / 1e9,
         "step_gbyte_unfused": moved / 1e9,
         "matmul_tflops": matmul_rate(device) / 1e12,
@@ -141,9 +145,17 @@ def measure_speed(
     }
 
 
-def _engine_ms(
+def _processor_ratio(times: Mapping[str, Any]) -> dict[str, float]:
+    """The same ratio of processors' time, on a CPU."""
+    ours = times.get("eager_processor_ms")
+    if ours is None:
+        return {}
+    return {"processor_ratio_reference": times["reference_processor_ms"] / ours}
+
+
+def _engine_times(
     config: RunConfig, source: Source, device: torch.device, engine: str, steps: int
-) -> float:
+) -> dict[str, float]:
     state = TrainState(config, source, device)
     stepper = create_stepper(state, engine)
     if device.type == "cuda":
@@ -157,12 +169,38 @@ def _engine_ms(
                     stepper(size)
                     yield
 
-    return _time(forever(), device, steps)
+    with kept_memory(device):
+        return times_of(engine, forever(), device, steps)
 
 
-def _time(steps_taken: Iterator[Any], device: torch.device, steps: int) -> float:
-    """Milliseconds per step."""
-    return 1000 / steps * _seconds(lambda: list(islice(steps_taken, steps)), device)
+def times_of(
+    loop: str, steps_taken: Iterator[Any], device: torch.device, steps: int
+) -> dict[str, float]:
+    """Milliseconds per step; on a CPU also those of all processors, its workers' included.
+
+    The second hardly change where others use the machine.
+    """
+    spent: list[float] = []
+
+    def window() -> None:
+        list(islice(steps_taken, steps))
+        spent.append(processor_seconds())
+
+    found = {f"{loop}_ms": 1000 / steps * _seconds(window, device)}
+    if device.type == "cpu":
+        # From the end of the first window on, which is not counted in either.
+        found[f"{loop}_processor_ms"] = 1000 / steps * (spent[-1] - spent[0]) / TIMED_WINDOWS
+    return found
+
+
+def processor_seconds() -> float:
+    """Seconds that processors have worked for this process and those that it started."""
+    this, total = psutil.Process(), 0.0
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def now(device: torch.device) -> float:
@@ -286,6 +324,19 @@ def short_name(device: torch.device) -> str:
     return device_name(device).lower().removeprefix("nvidia ").replace(" ", "-")
 
 
+def precision_layer(precision: str | None) -> list[dict[str, Any]]:
+    """A precision that was asked for, as a layer of settings."""
+    return [] if precision is None else [{"precision": precision}]
+
+
+def result_path(
+    results: Path, device: torch.device, config: RunConfig, precision: str | None
+) -> Path:
+    """Where a measurement goes; one in a precision that was asked for beside the usual one."""
+    name = "-".join(filter(None, [short_name(device), config.model.name, precision]))
+    return results / "speed" / f"{name}.json"
+
+
 def show(found: dict[str, Any], console: Console) -> None:
     """The times as a table."""
     title = f"{found['method']}, {found['model']}, batch {found['batch_size']}, {found['device']}"
@@ -322,3 +373,10 @@ def show(found: dict[str, Any], console: Console) -> None:
         f"were nothing fused, {found['step_gbyte_unfused']:.2f} GB. "
         f"Peak memory {found['peak_memory_mib']:.0f} MiB.",
     )
+    if "processor_ratio_reference" in found:
+        by_hand, ours = (found[f"{loop}_processor_ms"] for loop in ("reference", "eager"))
+        say(
+            console,
+            f"Processors worked {by_hand:,.0f} ms per step of the reference, {ours:,.0f} of josrc: "
+            f"{found['processor_ratio_reference']:.2f} times less.",
+        )

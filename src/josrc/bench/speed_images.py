@@ -8,11 +8,10 @@ which is the most that any loader could reach. The fourth is the loader alone, w
 from __future__ import annotations
 
 import gc
-import json
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -24,11 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from josrc._console import say
-from josrc._io import write_text
 from josrc.bench.generated import write_images
 from josrc.bench.reference import reference_steps
-from josrc.bench.speed import TIMED_WINDOWS, now, short_name, step_flops
-from josrc.bench.speed_ratios import read_earlier, show_ratios
+from josrc.bench.speed import TIMED_WINDOWS, now, precision_layer, result_path, step_flops
+from josrc.bench.speed_ratios import read_earlier, write_measurement
 from josrc.config import RunConfig
 from josrc.data.decode import picture_size
 from josrc.data.image_files import ImageFiles
@@ -37,7 +35,7 @@ from josrc.data.prepare import prepare_source
 from josrc.data.source import Source
 from josrc.data.workers import most_workers
 from josrc.engine.capture import Stepper, create_stepper
-from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.device import choose_device, device_name, kept_memory, peak_memory_mib
 from josrc.engine.run_folder import versions
 from josrc.engine.state import TrainState
 from josrc.errors import UserError
@@ -65,6 +63,7 @@ def run_image_speed(
     method: str | None,
     model: str | None,
     batch_size: int | None,
+    precision: str | None = None,
     steps: int | None,
     results: Path,
     console: Console,
@@ -83,18 +82,14 @@ def run_image_speed(
         "batch_size": batch_size,
     }
     with picture_folder(data, console) as folder:
-        config, source = open_folder(folder, options)
+        config, source = open_folder(folder, options, precision_layer(precision))
         found = measure_image_speed(
             config, source, device, steps or (40 if _on_gpu(device) else 2), console
         )
     found["data"] = "generated" if data.startswith(GENERATE) else folder.name
-    path = results / "speed" / f"{short_name(device)}-{config.model.name}.json"
-    write_text(path, json.dumps(found, indent=2) + "\n")
+    path = result_path(results, device, config, precision)
     show(found, console)
-    if earlier:
-        show_ratios(earlier, found, console)
-    say(console, f"Wrote {path}.")
-    return path
+    return write_measurement(path, found, earlier, console)
 
 
 # --- the images ----------------------------------------------------------------------------------
@@ -122,9 +117,12 @@ def picture_folder(data: str, console: Console) -> Iterator[Path]:
         yield Path(made)
 
 
-def open_folder(folder: Path, options: dict[str, Any]) -> tuple[RunConfig, Source]:
+def open_folder(
+    folder: Path, options: dict[str, Any], layers: Sequence[dict[str, Any]] = ()
+) -> tuple[RunConfig, Source]:
     """Configuration and images of a run that reads its files in every epoch."""
-    config, source = plan(str(folder), layers=[{"data": {"resident": False}}], **options)
+    layers = [{"data": {"resident": False}}, *layers]
+    config, source = plan(str(folder), layers=layers, **options)
     assert source is not None
     # As in a resumed run: no look at every file before. A bad one is named when its turn comes.
     source = prepare_source(source, config, free_memory=0, known=())
@@ -208,9 +206,10 @@ def time_loops(
     stepper = create_stepper(state, "auto", notices.append)
     if _on_gpu(device):
         torch.cuda.reset_peak_memory_stats(device)
-    time_loop("josrc", lambda: training(state, config, stepper))
-    peak = peak_memory_mib(device)
-    time_loop("resident", lambda: repeating(state, config, stepper))
+    with kept_memory(device):
+        time_loop("josrc", lambda: training(state, config, stepper))
+        peak = peak_memory_mib(device)
+        time_loop("resident", lambda: repeating(state, config, stepper))
     for notice in notices:
         say(console, notice)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from josrc._console import say
+from josrc._io import write_text
 from josrc._reading import read_json
 from josrc.errors import UserError, reason
 
 # Measures of which less is better, and those of which more is, by how their names end.
-LESS = ("_ms", "_mib", "seconds_cold", "seconds_warm", "seconds_per_epoch_warm")
+LESS = ("_ms", "_s", "_mib", "seconds_cold", "seconds_warm", "seconds_per_epoch_warm")
 MORE = ("_images_s", "matmul_tflops", "copy_tb_s", "ratio_reference", "ratio_resident")
 # What must be the same for the rest to be comparable.
 SETTING = (
@@ -51,6 +53,17 @@ def ratios(earlier: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, fl
         elif known and name.endswith(LESS):
             better[name] = before / now
     return better
+
+
+def write_measurement(
+    path: Path, found: Mapping[str, Any], earlier: Mapping[str, Any] | None, console: Console
+) -> Path:
+    """Keep a measurement, and show it beside an earlier one; returns its path."""
+    write_text(path, json.dumps(found, indent=2) + "\n")
+    if earlier:
+        show_ratios(earlier, found, console)
+    say(console, f"Wrote {path}.")
+    return path
 
 
 def show_ratios(earlier: Mapping[str, Any], found: Mapping[str, Any], console: Console) -> None:

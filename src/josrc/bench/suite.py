@@ -14,6 +14,7 @@ from josrc._console import duration, say
 from josrc.bench.paper import BACKBONE_TABLES
 from josrc.bench.plan import DEVELOPMENT, choose_methods, find_suite, plan_runs, request
 from josrc.bench.progress import SuiteProgress
+from josrc.bench.provenance import record
 from josrc.bench.results import ResultKey, is_made, save_result
 from josrc.config import DataKind, RunConfig
 from josrc.data.registry import open_source
@@ -261,9 +262,9 @@ class SuiteWork:
 
 
 def keep(results: Path, key: ResultKey, summary: dict[str, Any], trainer: Trainer) -> None:
-    """Save the result of a run, with the settings of its method."""
+    """Save the result of a run, with its settings and the commit it was made from."""
     config = trainer.config
-    summary = summary | {"settings": config.method.model_dump(mode="json")}
+    summary = summary | record(config)
     if key.suite == DEVELOPMENT:
         summary["variant"] = key.recipe.partition("-")[2] or None
     if config.model.weights is not None:

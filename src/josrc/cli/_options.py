@@ -53,7 +53,7 @@ MovedTo = Annotated[
         help="Where the data is now, if it has moved; for own images, their folder or manifest.",
     ),
 ]
-Engine = Annotated[str | None, typer.Option(help="auto, captured or eager.")]
+Engine = Annotated[str | None, typer.Option(help="auto, captured, compiled or eager.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 ...")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Last = Annotated[bool, typer.Option("--last", help="Use the last weights instead of the best.")]

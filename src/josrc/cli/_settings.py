@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from josrc.config import RunConfig, Section, phase_of
+from josrc.config import RunConfig, Section, pace_of, phase_of
 from josrc.methods import get_method
 from josrc.runs.resolve import in_one_line
 
@@ -52,11 +52,13 @@ def _settings(
 
 def _meaning(field: FieldInfo) -> str:
     scaled = phase_of(field)
+    pace = pace_of(field)
     choices = ", ".join(in_one_line(value) for value in _choices(field.annotation))
     notes = [
         field.description,
         choices and f"one of {choices}",
         scaled and f"scales with epochs: given for a run of {scaled}",
+        pace and f"grows as a run has fewer epochs: given for one of {pace}",
     ]
     return "; ".join(str(note) for note in notes if note)
 

@@ -32,9 +32,16 @@ def audit(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Judge only new images, a folder or manifest; writes audit/new-verdicts.csv.",
+            help="Judge only new images, a folder or manifest, for report, review and apply.",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="--new: the run folder to write. Default: RUN-new."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="--new: replace an existing folder.")
+    ] = False,
     data_root: MovedTo = None,
 ) -> None:
     """Write a verdict on every sample of a run, and the report, to its folder audit."""
@@ -51,8 +58,11 @@ def audit(
                 "--new judges by the rates that the run has: give rates to josrc audit without "
                 "--new first."
             )
-        judge_new(run, new, data_root=data_root, tell=tell)
+        judged = judge_new(run, new, out=out, overwrite=overwrite, data_root=data_root, tell=tell)
+        tell("\n".join(verdict_lines(judged.path / "audit", judged.audit)))
         return
+    if out is not None or overwrite:
+        raise UserError("--out and --overwrite go with --new.")
     summary = audit_run(
         run, noise_rate=noise_rate, ood_rate=ood_rate, data_root=data_root, tell=tell
     )

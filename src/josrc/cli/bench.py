@@ -52,7 +52,9 @@ def bench_run(
     device: Device = None,
     engine: Annotated[
         str | None,
-        typer.Option(help="auto, captured or eager; ray: many runs at once, each with auto."),
+        typer.Option(
+            help="auto, captured, compiled or eager; ray: many runs at once, each with auto."
+        ),
     ] = None,
     address: Annotated[
         str | None, typer.Option(help="With --engine ray: address of a running cluster.")
@@ -145,6 +147,13 @@ def bench_speed(
     batch_size: Annotated[
         int | None, typer.Option(min=2, help="With --data: samples per step; 64 at 224 pixels.")
     ] = None,
+    train: Annotated[
+        str, typer.Option(help="With --data: 'head' for a head over features computed once.")
+    ] = "all",
+    precision: Annotated[
+        str | None,
+        typer.Option(help="float32 or bfloat16, of all loops; default bfloat16 on a GPU alone."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps per timed window.")] = None,
     whole_runs: Annotated[
         bool, typer.Option(help="On a GPU with data: also time two whole runs.")
@@ -167,18 +176,35 @@ def bench_speed(
 
         if data_root is not None:
             raise UserError("--data names the images: leave out --data-root.")
+        if train == "head":
+            from josrc.bench.speed_head import run_head_speed
+
+            options = {"device": device, "method": method, "model": model}
+            run_head_speed(
+                data=data,
+                options=options | {"batch_size": batch_size},
+                precision=precision,
+                steps=steps,
+                results=results,
+                console=Terminal(),
+                compare=compare,
+            )
+            return
         run_image_speed(
             data=data,
             device_name_wanted=device,
             method=method,
             model=model,
             batch_size=batch_size,
+            precision=precision,
             steps=steps,
             compare=compare,
             results=results,
             console=Terminal(),
         )
         return
+    if train != "all":
+        raise UserError("--train head goes with --data.")
     if batch_size is not None:
         raise UserError("--batch-size goes with --data: CIFAR's recipe has its own.")
     from josrc.bench.speed import run_speed
@@ -188,6 +214,7 @@ def bench_speed(
         device_name_wanted=device,
         method=method,
         model=model,
+        precision=precision,
         steps=steps,
         whole_runs=whole_runs,
         compare=compare,
@@ -209,8 +236,13 @@ def bench_time(
     ] = None,
     epochs: Annotated[
         list[int] | None,
-        typer.Option(help="Length of a schedule; may be repeated. Default: 10 20 50 100 200."),
+        typer.Option(
+            help="Length of a schedule; may be repeated. Default: 10 20 50 100 200, or that of "
+            "--recipe."
+        ),
     ] = None,
+    recipe: Annotated[str, typer.Option(help="fast, say; see 'josrc recipes'.")] = "augmented",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per schedule.")] = 1,
     data_root: DataRoot = None,
     device: Device = None,
     engine: Engine = None,
@@ -225,6 +257,8 @@ def bench_time(
         data=names(data),
         methods=names(methods),
         epochs=epochs or (),
+        recipe=recipe,
+        seeds=seeds,
         options={"data-root": data_root, "device": device, "engine": engine},
         results=results,
         scratch=scratch,

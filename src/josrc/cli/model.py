@@ -185,8 +185,7 @@ def _export_folder(run: Path, folder: Path, last: bool) -> None:
         raise UserError(
             f"{folder} holds {strange[0]}, which is not part of a model. Name another --out."
         )
-    finished = Run.load(run)
-    found = write_hub_model(finished.predictor(last), folder, finished.summary, finished.audit)
+    found = write_hub_model(Run.load(run), folder, last=last)
     typer.echo(
         f"Checked with {found['with']} against the run's network: probabilities differ by "
         f"{found['largest_difference']:.1g} at most.\n"

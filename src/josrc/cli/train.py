@@ -128,53 +128,54 @@ def train(
     if weights is not None or (pretrained and model):  # said before what takes seconds to import
         check_weights(model or "", weights)
 
-    from josrc._console import Terminal
-    from josrc.distributed import is_main
+    from josrc.runs.options import check_early
     from josrc.runs.resolve import parse_override, read_yaml
-    from josrc.runs.start import plan, start
 
     layers = [parse_override(pair) for pair in overrides or []]
     if config is not None:
         if not config.is_file():
             raise UserError(f"Configuration file {config} does not exist.")
         layers.insert(0, read_yaml(config))
+    options = {
+        "noise": noise,
+        "rate": rate,
+        "inject": inject,
+        "noise_seed": noise_seed,
+        "noise_file": noise_file,
+        "method": method,
+        "model": model,
+        "pretrained": pretrained,
+        "weights": weights,
+        "train": train,
+        "image_size": image_size,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "seed": seed,
+        "device": device,
+        "engine": engine,
+        "data_root": data_root,
+        "test": test,
+        "val": val,
+        "plant": plant,
+        "path_column": path_column,
+        "label_column": label_column,
+        "annotator_column": annotator_column,
+        "annotator_columns": names(annotator_columns) or None,
+        "group_column": group_column,
+        "whole_labels": whole_labels or None,
+        "allow_outside": allow_outside or None,  # without the flag as configured
+        "allow_skipped": allow_skipped or None,
+        "workers": workers,
+        "log": names(log) or None,
+    }
+    check_early(data, recipe, layers, options)
+
+    from josrc._console import Terminal
+    from josrc.distributed import is_main
+    from josrc.runs.start import plan, start
+
     console = Terminal(quiet=quiet or not is_main())
-    settings, source = plan(
-        data,
-        recipe=recipe,
-        layers=layers,
-        noise=noise,
-        rate=rate,
-        inject=inject,
-        noise_seed=noise_seed,
-        noise_file=noise_file,
-        method=method,
-        model=model,
-        pretrained=pretrained,
-        weights=weights,
-        train=train,
-        image_size=image_size,
-        epochs=epochs,
-        batch_size=batch_size,
-        seed=seed,
-        device=device,
-        engine=engine,
-        data_root=data_root,
-        test=test,
-        val=val,
-        plant=plant,
-        path_column=path_column,
-        label_column=label_column,
-        annotator_column=annotator_column,
-        annotator_columns=names(annotator_columns) or None,
-        group_column=group_column,
-        whole_labels=whole_labels or None,
-        allow_outside=allow_outside or None,  # without the flag as configured
-        allow_skipped=allow_skipped or None,
-        workers=workers,
-        log=names(log) or None,
-        console=console,
-    )
+    settings, source = plan(data, recipe=recipe, layers=layers, console=console, **options)
     _report(start(settings, out, overwrite=overwrite, console=console, source=source))
 
 

@@ -10,19 +10,19 @@ import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from josrc._console import clipped
 from josrc._io import is_url
 from josrc._plugins import load_plugin, plugin_names
 from josrc.config import DataConfig, DataKind
-from josrc.data.assemble import assemble
 from josrc.data.readers import READERS, read_table
-from josrc.data.readers.arrays import ARRAYS_NAME
 from josrc.data.readers.manifest import MANIFESTS, lists_images
 from josrc.data.remote import local_or_url, protocol_of
-from josrc.data.source import Source, with_noise
 from josrc.errors import UserError, closest
+
+if TYPE_CHECKING:
+    from josrc.data.source import Source
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,8 @@ def kind_of_recorded(name: str) -> DataKind:
 
     The data may be gone by now.
     """
+    from josrc.data.readers.arrays import ARRAYS_NAME
+
     if name == ARRAYS_NAME:
         return DataKind.ARRAYS
     if Path(name).is_absolute() and not Path(name).exists():
@@ -171,12 +173,16 @@ def open_source(config: DataConfig) -> Source:
 
     Images in files are only opened: noise is drawn for those that turn out to be sound.
     """
+    from josrc.data.source import with_noise
+
     source = dataset(config.name).open(config) if config.kind.is_named else open_own(config)
     return with_noise(source, config) if source.images.in_memory else source
 
 
 def open_own(config: DataConfig) -> Source:
     """What a path or a hub data set holds."""
+    from josrc.data.assemble import assemble
+
     testing = None
     if config.test is not None:
         testing = read_table(config.model_copy(update=_named(str(config.test))))

@@ -1,4 +1,4 @@
-"""How training steps are carried out: eagerly, or compiled and replayed as one CUDA graph."""
+"""How training steps are carried out: eagerly, compiled, or replayed as one CUDA graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from josrc.data.loaders import EvaluationSet
-from josrc.distributed import world
+from josrc.distributed import portion, world
 from josrc.engine.metrics import right_answers
 from josrc.engine.optimizer import FusedAdam
 from josrc.engine.state import TrainState
@@ -42,15 +42,13 @@ class CapturedStepper:
 
     def __init__(self, state: TrainState) -> None:
         self.state = state
-        # torch keeps eight versions of a function and no more; every run's state is one of its own.
-        torch.compiler.reset()
-        torch.compiler.config.cache_key_tag = f"josrc-{fingerprint()}"
+        _prepare_compiler()
         self.compiled: Callable[[int], Tensor] = torch.compile(
             state.forward, fullgraph=True, dynamic=False, options=self.OPTIONS
         )
         self.adam: FusedAdam | None = None
         one_rate = len(state.optimizer.param_groups) == 1
-        if hardware.HAS_TRITON and one_rate and isinstance(state.optimizer, torch.optim.Adam):
+        if hardware.has_kernels() and one_rate and isinstance(state.optimizer, torch.optim.Adam):
             self.adam = FusedAdam(state.optimizer)
         self.graphs: dict[tuple[int, str, float], torch.cuda.CUDAGraph] = {}
         self.calls: Counter[tuple[int, str]] = Counter()
@@ -104,6 +102,38 @@ class CapturedStepper:
         with torch.cuda.graph(graph, self.pool, self.stream, CAPTURE_MODE):
             self.state.train_step(size, self._forward, self._update)
         return graph
+
+
+class CompiledStepper:
+    """The step compiled and no graph captured: for several processes, which no CUDA graph spans.
+
+    In one process it is compiled whole. In several it is that of each process's part of a batch,
+    inside of what averages gradients; it may be compiled in pieces, between the sums over all of
+    them. The last, smaller batch runs eagerly.
+    """
+
+    def __init__(self, state: TrainState) -> None:
+        self.state = state
+        _prepare_compiler()
+        self.compiled: Callable[[int], Tensor] | None = None
+        if state.parallel is None:
+            self.compiled = torch.compile(state.forward, dynamic=False)
+        else:
+            unit, size = state.method.needs.unit, state.loader.step_size
+            own = portion(size, unit)
+            state.parallel.module.compile_step(own.stop - own.start)
+
+    def __call__(self, size: int) -> None:
+        """Train on the next ``size`` samples."""
+        whole = size == self.state.loader.step_size
+        self.state.train_step(size, self.compiled if whole else None)
+
+
+def _prepare_compiler() -> None:
+    # torch keeps eight versions of a function and no more; every run's state is one of its own.
+    torch.compiler.reset()
+    torch.compiler.config.cache_key_tag = f"josrc-{fingerprint()}"
+    hardware.has_kernels()  # imported before anything is traced
 
 
 class CapturedTester:
@@ -193,7 +223,7 @@ def create_stepper(
 
     Args:
         state: whose steps.
-        engine: ``eager``; ``captured``, which fails where that can't be; or ``auto``.
+        engine: ``eager``; ``captured``, which fails where that can't be; ``compiled``; or ``auto``.
         notice: told why ``auto`` went on eagerly on a GPU.
     """
     on_gpu = state.device.type == "cuda"
@@ -201,12 +231,17 @@ def create_stepper(
         raise UserError("The captured engine replays CUDA graphs: it needs a GPU. Use engine auto.")
     if engine == "captured" and world() > 1:
         raise UserError(
-            "The captured engine supports one process only. With several, use engine auto."
+            "The captured engine supports one process only. With several, use engine compiled."
         )
-    if engine == "eager" or not on_gpu:
+    if engine == "compiled" and state.method.compiles:
+        return CompiledStepper(state)
+    if engine in ("eager", "compiled") or not on_gpu:
         return state.train_step
     if world() > 1:
-        notice("With several processes, steps run eagerly: capture supports one only.")
+        notice(
+            "With several processes, steps run eagerly: capture supports one only. To compile "
+            "them: --engine compiled."
+        )
         return state.train_step
     captured = CapturedStepper(state)
     state.tester = CapturedTester(captured.pool, captured.stream, notice)

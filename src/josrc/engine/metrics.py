@@ -16,7 +16,7 @@ Row = dict[str, float | int | None]
 METRIC_COLUMNS = (
     "epoch", "lr", "threshold", "loss", "test_accuracy", "n_clean", "n_id", "n_ood",
     "clean_precision", "id_precision", "ood_precision", "fit_clean", "fit_id", "fit_ood",
-    "recover_id", "seconds", "teacher_accuracy", "agreement",
+    "recover_id", "seconds", "teacher_accuracy", "agreement", "labels_turned", "turned_right",
 )  # fmt: skip
 
 GROUPS = {"clean": CLEAN, "id": ID, "ood": OOD}

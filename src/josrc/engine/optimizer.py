@@ -9,13 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from josrc.config import OptimizerConfig
+from josrc.engine.plain_optimizers import PlainAdam, PlainOptimizer, PlainSGD
 
 ADAM_BETA2 = 0.999
+Optimizer = torch.optim.Optimizer | PlainOptimizer
 
 
 def create_optimizer(
     parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfig, device: torch.device
-) -> torch.optim.Optimizer:
+) -> Optimizer:
     """The optimizer, its state already there so that it can be captured, saved and loaded.
 
     Args:
@@ -27,25 +29,18 @@ def create_optimizer(
     on_gpu = device.type == "cuda"
     lr = torch.tensor(config.lr, device=device) if on_gpu else config.lr
     groups = _groups(list(parameters), config.backbone_factor, lr)
+    settings: dict[str, Any] = {"lr": lr, "weight_decay": config.weight_decay}
+    if config.name == "adam":
+        settings["betas"] = (config.momentum, ADAM_BETA2)
+    else:
+        settings |= {"momentum": config.momentum, "nesterov": config.nesterov}
+    if not on_gpu:
+        return (PlainAdam if config.name == "adam" else PlainSGD)(groups, **settings)
     optimizer: torch.optim.Optimizer
     if config.name == "adam":
-        optimizer = torch.optim.Adam(
-            groups,
-            lr=lr,
-            betas=(config.momentum, ADAM_BETA2),
-            weight_decay=config.weight_decay,
-            fused=on_gpu,
-            capturable=on_gpu,
-        )
+        optimizer = torch.optim.Adam(groups, fused=True, capturable=True, **settings)
     else:
-        optimizer = torch.optim.SGD(
-            groups,
-            lr=lr,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            nesterov=config.nesterov,
-            fused=on_gpu,
-        )
+        optimizer = torch.optim.SGD(groups, fused=True, **settings)
     _create_state(optimizer)
     return optimizer
 
@@ -83,7 +78,7 @@ def _create_state(optimizer: torch.optim.Optimizer) -> None:
                 value.zero_()
 
 
-def set_optimizer(optimizer: torch.optim.Optimizer, lr: float, momentum: float) -> None:
+def set_optimizer(optimizer: Optimizer, lr: float, momentum: float) -> None:
     """Set learning rate and momentum; on the GPU the rate is a tensor that keeps its place."""
     for group in optimizer.param_groups:
         rate = lr * group.get("factor", 1.0)
@@ -97,19 +92,19 @@ def set_optimizer(optimizer: torch.optim.Optimizer, lr: float, momentum: float) 
             group["momentum"] = momentum
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:
+def parameters_of(optimizer: Optimizer) -> Iterable[Tensor]:
     """All that an optimizer moves."""
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 class FusedAdam:
-    """Updates what a ``torch.optim.Adam`` holds, in place, as that would do it.
+    """Updates what Adam holds, in place, as that would do it.
 
     Its beta1 is read from a tensor, so that a captured step survives another one.
     """
 
-    def __init__(self, optimizer: torch.optim.Adam) -> None:
+    def __init__(self, optimizer: torch.optim.Adam | PlainAdam) -> None:
         from josrc.kernels.tensors import TensorLists
 
         (group,) = optimizer.param_groups

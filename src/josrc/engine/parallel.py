@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,11 +25,21 @@ class StepModule(nn.Module):
     def __init__(self, method: Method) -> None:
         super().__init__()
         self.method = method
+        self.compiled: Callable[[str, Batch, Scalars], StepResult] | None = None
+        self.compiled_size = 0
+
+    def compile_step(self, size: int) -> None:
+        """Compile the step of so many samples; others run eagerly."""
+        self.compiled, self.compiled_size = torch.compile(self._step, dynamic=False), size
+
+    def _step(self, name: str, batch: Batch, at: Scalars) -> StepResult:
+        found: StepResult = getattr(self.method, name)(batch, at)
+        return found
 
     def forward(self, name: str, batch: Batch, at: Scalars) -> StepResult:
         """What the step of that name finds."""
-        found: StepResult = getattr(self.method, name)(batch, at)
-        return found
+        compiled = self.compiled if len(batch.label) == self.compiled_size else None
+        return (compiled or self._step)(name, batch, at)
 
 
 def in_parallel(method: Method, device: torch.device) -> DistributedDataParallel:

@@ -229,6 +229,15 @@ class RunFolder:
         check_json(AuditSummary, summary, file)
         return summary
 
+    def check_judges(self) -> None:
+        """Raise an error if it only holds new images that another run has judged."""
+        by = (self.read_audit() or {}).get("judged_by")
+        if by:
+            raise UserError(
+                f"{self.path} holds new images that {by} has judged, and can judge none itself. "
+                f"Judge with that run: josrc audit {shlex.quote(by)} --new PATH"
+            )
+
     def check_undecided(self) -> None:
         """Raise an error if anybody has decided on a run that is about to be replaced."""
         path = self.audit / "decisions.sqlite"

@@ -114,6 +114,8 @@ class AuditSummary(Schema):
     planted: PlantedSummary | None = None
     planted_unlike: bool = False
     visits: Count | None = None
+    judged: str = ""
+    judged_by: str = ""
     classes: list[ClassSummary] = Field(max_length=MAX_CLASSES)
 
     @model_validator(mode="after")

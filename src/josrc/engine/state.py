@@ -255,7 +255,7 @@ class TrainState:
             loss = (forward or self.forward)(size)
             loss.backward()
         (update or self.update)()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
     def update(self) -> None:
         """Move the networks along their gradients."""
@@ -292,12 +292,12 @@ class TrainState:
         self.method.train()
         # The device has all its work before the host waits for a first result.
         group = self.ledger.fields["group"] if self.method.selects else None
-        row = self.truth.metrics(self.ledger.fields["prediction"], group)
+        row = self.truth.metrics(self.ledger.fields["prediction"], group) | self.turned()
         row["loss"] = self.loss_sum.item() / len(self.loader)
         return row | {name: value.item() for name, value in accuracy.items()}
 
     def turned(self) -> Row:
-        """How many labels the method has turned, and how many of these rightly, for the summary."""
+        """How many labels the method has turned, and how many of these rightly."""
         labels = self.method.labels
         return {} if labels is None else self.truth.turned(labels)
 
@@ -343,7 +343,7 @@ class TrainState:
         """Undo what a failed step did to the place in the epoch; it updated no network."""
         self.loader.cursor.copy_(place[0])
         self.loss_sum.copy_(place[1])
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
     # --- state -----------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from josrc.config import SCHEDULED, RunConfig
 from josrc.data.source import Source
 from josrc.engine.capture import Stepper, create_stepper
 from josrc.engine.checkpoint import load_tensors, save_tensors
-from josrc.engine.device import choose_device, device_name, peak_memory_mib
+from josrc.engine.device import choose_device, device_name, kept_memory, peak_memory_mib
 from josrc.engine.frozen import gather_features
 from josrc.engine.health import Health
 from josrc.engine.interruption import StopRequest
@@ -113,7 +113,8 @@ class Trainer:
         Of several processes the first one writes; all of them train, and call ``finish``.
         """
         try:
-            return self._run(finish)
+            with kept_memory(self.device):
+                return self._run(finish)
         except RuntimeError as error:
             distributed.check_lost(error, self._whole_checkpoint)
             raise
@@ -407,6 +408,7 @@ class Trainer:
             "final": accuracies[-1] if accuracies else None,
             **held,
             **self.state.turned(),
+            **self.state.method.facts(config.epochs),
             **self.health.summary(self._measure(), self.rows),
             "seconds_total": self.seconds,
             "seconds_per_epoch": self.seconds / len(rows),

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING, Any
 
 from josrc._console import clipped
 from josrc._plugins import load_plugin, plugin_names
 from josrc.errors import UserError, closest
-from josrc.methods.base import Method, StepResult
+
+if TYPE_CHECKING:
+    from josrc.methods.base import Method, StepResult
 
 # The entry points by which other packages add methods: a key, and a child of Method.
 PLUGINS = "josrc.methods"
 
-__all__ = ["Method", "StepResult", "get_method", "method_names"]
+__all__ = ["Method", "StepResult", "check_method", "get_method", "method_names"]
+
+
+def __getattr__(name: str) -> Any:
+    # With torch, which whoever only asks for a name need not wait for.
+    if name in ("Method", "StepResult"):
+        return getattr(importlib.import_module(f"{__name__}.base"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute {name!r}")
 
 
 def method_names() -> list[str]:
@@ -31,13 +41,19 @@ def _own_names() -> set[str]:
     }
 
 
+def check_method(key: str) -> None:
+    """Raise an error unless there is a method of that key."""
+    # Plugins are looked for last: every installed package is asked.
+    if key not in _own_names() and key not in plugin_names(PLUGINS):
+        raise UserError(f"Unknown method '{clipped(str(key))}'.{closest(str(key), method_names())}")
+
+
 def get_method(key: str) -> type[Method]:
     """The method class of a key."""
+    check_method(key)
+    from josrc.methods.base import Method
+
     if key not in _own_names():
-        if key not in plugin_names(PLUGINS):  # looked for last: every installed package is asked
-            raise UserError(
-                f"Unknown method '{clipped(str(key))}'.{closest(str(key), method_names())}"
-            )
         found = load_plugin(PLUGINS, key)
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise UserError(

@@ -201,6 +201,10 @@ class Method(nn.Module):
         for key, value in own.items():
             value.copy_(values[key])
 
+    def facts(self, epochs: int) -> dict[str, Any]:
+        """What the summary of a run of so many epochs says of this method alone."""
+        return {}
+
     @property
     def variant(self) -> str | None:
         """Which variant of the method this is, where it has any."""
@@ -220,14 +224,14 @@ def describe(logits: Tensor, label: Tensor) -> dict[str, Tensor]:
 
 
 def move_teacher(
-    teacher: nn.Module, student: nn.Module, decay: float, statistics: bool = False
+    teacher: nn.Module, student: nn.Module, decay: float | Tensor, statistics: bool = False
 ) -> None:
     """Move a mean teacher towards its student, after an update and without gradient.
 
     Args:
         teacher: whose parameters become ``decay`` times their own plus the rest of the student's.
         student: whose parameters they are.
-        decay: how much of itself the teacher keeps.
+        decay: how much of itself the teacher keeps; a scalar tensor where that changes.
         statistics: whether it takes over the student's running statistics.
     """
     move_towards(list(teacher.parameters()), list(student.parameters()), 1 - decay)

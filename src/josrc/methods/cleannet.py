@@ -6,6 +6,7 @@ Label Noise, CVPR 2018; "code" is what the authors published.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,9 @@ from josrc.methods.base import Method, Scalars, StepResult, describe
 from josrc.models import Classifier
 
 NOT_CHECKED, WRONG, RIGHT = -1, 0, 1
+# code
+WEIGHT_DECAY = 1e-4
+KMEANS_STARTS, KMEANS_STEPS = 10, 50
 
 
 class CleanNetSettings(MethodSettings):
@@ -46,7 +50,7 @@ class CleanNetSettings(MethodSettings):
     standardise: bool = Field(
         True, description="standardise features; else all classes look alike for many updates"
     )
-    # code: 0.01, a tenth of it for the second half; momentum 0.9, weight decay 1e-4
+    # code: 0.01, a tenth of it for the second half; momentum 0.9
     learning_rate: float = Field(
         0.01, gt=0, description="learning rate of CleanNet's own optimizer"
     )
@@ -99,14 +103,15 @@ class CleanNet(Method):
         again = since % self.settings.refresh == 0 if self.settings.refresh else since == 0
         if since < 0 or not again:
             return
-        # Features are not negative behind a ReLU, and long-tailed.
-        features = survey.features(self.network).clamp(min=0).log1p()
-        if self.settings.standardise:
-            spread = features.std(dim=0).clamp(min=1e-6)
-            features = (features - features.mean(dim=0)) / spread
+        # Features are not negative behind a ReLU, and long-tailed: centres are found first.
+        features = survey.features(self.network).clamp(min=0)
         references = class_references(
             features, survey.labels, self.classes, self.settings.references
-        )
+        ).log1p()
+        features = features.log1p()
+        if self.settings.standardise:
+            middle, spread = features.mean(dim=0), features.std(dim=0).clamp(min=1e-6)
+            features, references = (features - middle) / spread, (references - middle) / spread
         generator = torch.Generator().manual_seed(survey.seed)
         with torch.enable_grad():
             self._train_cleaner(features, references, survey.labels, generator)
@@ -135,24 +140,21 @@ class CleanNet(Method):
         self, features: Tensor, references: Tensor, labels: Tensor, generator: torch.Generator
     ) -> None:
         s = self.settings
-        checked = (self.verified != NOT_CHECKED).nonzero().squeeze(1)
-        unchecked = (self.verified == NOT_CHECKED).nonzero().squeeze(1)
-        pools = [pool for pool in (checked, unchecked) if len(pool)]
+        checked = self.verified.cpu() != NOT_CHECKED
+        pairs = draw_pairs(labels.cpu(), checked, s.pairs, generator)
         self.cleaner.requires_grad_(True)
-        optimizer = torch.optim.SGD(
-            self.cleaner.parameters(), lr=s.learning_rate, momentum=0.9, weight_decay=1e-4
-        )
-        for update in range(s.updates):
+        optimizer = torch.optim.SGD(self.cleaner.groups(), lr=s.learning_rate, momentum=0.9)
+        for update, index in zip(range(s.updates), pairs, strict=False):
             if update == s.updates // 2:
-                optimizer.param_groups[0]["lr"] = s.learning_rate / 10
-            drawn = [
-                pool[torch.randint(len(pool), (s.pairs,), generator=generator).to(pool.device)]
-                for pool in pools
-            ]
-            index = torch.cat(drawn)
+                for group in optimizer.param_groups:
+                    group["lr"] = s.learning_rate / 10
+            index = index.to(features.device)
             query, label = features[index], labels[index]
             similarity, rebuilt = self.cleaner(query, references, label)
-            loss = verification_loss(similarity, self.verified[index], s)
+            # The second half stands for labels nobody checked, whatever is known of them.
+            verified = self.verified[index].clone()
+            verified[s.pairs :] = NOT_CHECKED
+            loss = verification_loss(similarity, verified, s)
             loss = loss + s.reconstruction * (query - rebuilt).square().sum(dim=1)
             optimizer.zero_grad(set_to_none=True)
             loss.mean().backward()
@@ -164,8 +166,9 @@ class CleanNet(Method):
 class Comparison(nn.Module):
     """CleanNet proper: an encoder of images, one of classes, and the cosine between them.
 
-    Layer sizes are the code's for features of a ResNet-50, and so is the tanh behind every layer
-    but the scores of the attention. Its dropout is left out.
+    Layer sizes are the code's for features of a ResNet-50, and so are the first weights and the
+    tanh behind every layer but the scores of the attention. There is no dropout, which is the
+    default of its command line (its example has 0.2).
     """
 
     def __init__(self, features: int) -> None:
@@ -183,6 +186,30 @@ class Comparison(nn.Module):
             nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1, bias=False)
         )
         self.summary = nn.Sequential(nn.Linear(256, 128), nn.Tanh())
+        for layer in self._layers():
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        bound = (6 / 512) ** 0.5  # to the code its context is a vector: 256 in, 256 out
+        nn.init.uniform_(self._context, -bound, bound)
+
+    @property
+    def _context(self) -> Tensor:
+        """What the attention looks for."""
+        return self.attention[2].get_parameter("weight")
+
+    def _layers(self) -> list[nn.Linear]:
+        """All that have a bias, and whose weights decay."""
+        found = (layer for layer in self.modules() if isinstance(layer, nn.Linear))
+        return [layer for layer in found if layer.bias is not None]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameters for an optimizer: in the code weights decay, biases and context do not."""
+        layers = self._layers()
+        free = [self._context, *(layer.bias for layer in layers)]
+        return [
+            {"params": [layer.weight for layer in layers], "weight_decay": WEIGHT_DECAY},
+            {"params": free, "weight_decay": 0.0},
+        ]
 
     def forward(self, features: Tensor, references: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Similarity of each image to its label's class, and the image's features rebuilt.
@@ -197,6 +224,32 @@ class Comparison(nn.Module):
         classes = self.summary((weight * encoded).sum(dim=1))
         query = self.query(features)
         return F.cosine_similarity(query, classes[label], dim=1), self.rebuild(query)
+
+
+def draw_pairs(
+    labels: Tensor, checked: Tensor, count: int, generator: torch.Generator
+) -> Iterator[Tensor]:
+    """Samples of one update after the other, without end, as the code draws them.
+
+    Args:
+        labels: given, ``(N,)``.
+        checked: whose labels were checked, ``(N,)`` bool.
+        count: of either half: checked ones in random order, each again only when all have had
+            their turn; then any, of classes that are equally likely.
+        generator: draws them.
+    """
+    known = (checked if checked.any() else ~checked).nonzero().squeeze(1)
+    members = [part for part in labels.argsort().split(labels.bincount().tolist()) if len(part)]
+    sizes = torch.tensor([len(part) for part in members])
+    every, starts = torch.cat(members), sizes.cumsum(0) - sizes
+    left = known[:0]
+    while True:
+        while len(left) < count:
+            left = torch.cat([left, known[torch.randperm(len(known), generator=generator)]])
+        of_class = torch.randint(len(members), (count,), generator=generator)
+        place = (torch.rand(count, generator=generator) * sizes[of_class]).long()
+        yield torch.cat([left[:count], every[starts[of_class] + place]])
+        left = left[count:]
 
 
 def verification_loss(similarity: Tensor, verified: Tensor, settings: CleanNetSettings) -> Tensor:
@@ -223,7 +276,8 @@ def class_references(features: Tensor, labels: Tensor, classes: int, count: int)
     for number in range(classes):
         members = values[own == number]
         if len(members) > count:
-            found = KMeans(count, n_init=1, max_iter=20, random_state=0).fit(members)
+            found = KMeans(count, n_init=KMEANS_STARTS, max_iter=KMEANS_STEPS, random_state=0)
+            found = found.fit(members)
             members = found.cluster_centers_
         if len(members):
             rows = np.resize(np.arange(len(members)), count)

@@ -51,7 +51,7 @@ class DivideMixSettings(MethodSettings):
     # code: 25. Paper, CIFAR-100: 25 at 20 % symmetric noise, 150 from 50 % on (from memory; 150 is
     # confirmed by the authors); 0 for asymmetric noise.
     unlabelled_weight: float = Field(25.0, ge=0, description="lambda_u")
-    # code: 16 epochs of 300
+    # code: 16 epochs of 300; it rises from step to step
     unlabelled_ramp: int = phase(16, of=300, description="epochs in which lambda_u rises from 0")
 
 
@@ -71,6 +71,8 @@ class DivideMix(TwoNetworks):
     settings: DivideMixSettings
     clean_probability: Tensor
     losses: Tensor
+    steps_done: Tensor
+    steps: Tensor
     quantiles: Tensor
 
     def __init__(self, settings: DivideMixSettings, create_network: Any) -> None:
@@ -82,6 +84,8 @@ class DivideMix(TwoNetworks):
         """Every label is trusted during the warm-up; a row for each network."""
         self.remember("clean_probability", torch.ones(2, len(source)))
         self.remember("losses", torch.zeros(self.settings.loss_epochs, 2, len(source)))
+        self.remember("steps_done", torch.zeros(()))  # of the epoch, of so many:
+        self.remember("steps", torch.ones(()))
 
     def forward(self, images: Tensor) -> Tensor:
         """The ensemble: what is tested is the sum of both networks' logits."""
@@ -94,10 +98,8 @@ class DivideMix(TwoNetworks):
         return [self]
 
     def schedule(self, epoch: int, epochs: int) -> dict[str, float]:
-        """The weight of unlabelled samples."""
-        s = self.settings
-        ramp = (epoch - s.warm_up) / max(1, s.unlabelled_ramp)
-        return {"unlabelled_weight": s.unlabelled_weight * min(max(ramp, 0.0), 1.0)}
+        """Epochs since the warm-up: as they go on the weight of unlabelled samples rises."""
+        return {"since": float(max(0, epoch - self.settings.warm_up))}
 
     def step_for(self, epoch: int, epochs: int) -> Step:
         """Plain training, then training on divided samples."""
@@ -105,6 +107,7 @@ class DivideMix(TwoNetworks):
 
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """Co-divide: each network fits a mixture to the losses of the samples to come."""
+        self.steps_done.zero_()
         seen = epoch - self.settings.warm_up
         if seen < 0:
             return
@@ -130,6 +133,7 @@ class DivideMix(TwoNetworks):
         half, coming = max(1, survey.batch_size // 2), survey.coming.cpu()
         labelled = self.clean_probability.cpu()[:, coming] > self.settings.threshold
         steps = int(labelled.sum(dim=1).max()) // half + 1
+        self.steps.fill_(steps)
         generator = torch.Generator().manual_seed(survey.seed)
         columns = [
             walk(coming[part], coming, steps * half, generator)
@@ -140,8 +144,10 @@ class DivideMix(TwoNetworks):
 
     def step(self, batch: Batch, at: Scalars) -> StepResult:
         """The semi-supervised loss of both networks on divided samples."""
-        loss, own = self._semi_supervised(0, batch, at)
-        loss = loss + self._semi_supervised(1, batch, at)[0]
+        weight = self._unlabelled_weight(at["since"])
+        loss, own = self._semi_supervised(0, batch, weight)
+        loss = loss + self._semi_supervised(1, batch, weight)[0]
+        self.steps_done += 1
         # What the first network was taught says enough: the other one has the same samples.
         seen = torch.cat(self._columns(0, batch))
         index, label = batch.index[seen], batch.label[seen]
@@ -164,18 +170,26 @@ class DivideMix(TwoNetworks):
         group = torch.full_like(batch.label, CLEAN)
         return StepResult(batch_mean(losses), **found, group=group)
 
+    def _unlabelled_weight(self, since: Tensor) -> Tensor:
+        """lambda_u, so many epochs after the warm-up and as far into this one as its steps say."""
+        s = self.settings
+        risen = (since + self.steps_done / self.steps) / max(1, s.unlabelled_ramp)
+        return s.unlabelled_weight * risen.clamp(max=1)
+
     def _columns(self, place: int, batch: Batch) -> tuple[Tensor, Tensor]:
         """Where a network's labelled and unlabelled samples stand in a batch, ``(half,)`` each."""
         first = torch.arange(2 * place, len(batch.index), 4, device=batch.index.device)
         return first, first + 1
 
-    def _semi_supervised(self, place: int, batch: Batch, at: Scalars) -> tuple[Tensor, Tensor]:
+    def _semi_supervised(
+        self, place: int, batch: Batch, unlabelled_weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The loss of one network, by MixMatch, and its logits of view 1 of what it learns from.
 
         Args:
             place: which network learns, 0 or 1.
             batch: two views of every sample.
-            at: the schedule's values.
+            unlabelled_weight: of the squared error, scalar.
         """
         s = self.settings
         network = (self.network, self.second_network)[place]
@@ -202,7 +216,7 @@ class DivideMix(TwoNetworks):
         prediction, half = logits.softmax(dim=1), len(target) // 2
         supervised = batch_mean(soft_cross_entropy(logits[:half], target[:half]))
         apart = (prediction[half:] - target[half:]).square().mean(dim=1)
-        loss = supervised + at["unlabelled_weight"] * batch_mean(apart)
+        loss = supervised + unlabelled_weight * batch_mean(apart)
         return loss + balance_penalty(prediction), torch.cat([own[0], own[2]])
 
 

@@ -103,8 +103,9 @@ class FCorrection(Method):
         """After the first training: go back to its best epoch, and estimate the matrix there."""
         if epoch != self.settings.warm_up or self.settings.matrix is not None:
             return
-        if self.settings.holdout and epoch:
-            self.network.load_state_dict(self.chosen.state_dict())
+        if epoch:
+            if self.settings.holdout:
+                self.network.load_state_dict(self.chosen.state_dict())
             survey.reset_optimizer()
         predictions = survey.logits(self.network).softmax(dim=1)
         self._correct_by(estimate_transitions(predictions, self.settings.anchor_percentile))

@@ -140,9 +140,12 @@ class MCorrection(Method):
             partner: number of each sample's partner, ``(batch,)``.
             at: the schedule's values.
         """
+        half = torch.full_like(share, 0.5)
         if self.settings.variant == "m-dyr":
-            return share, share
+            # Code: its soft variant mixes images by the share and targets half and half.
+            soft = self.settings.bootstrap == "soft"
+            return share, torch.where((at["corrected"] > 0.5) & soft, half, share)
         trusted = trust / (trust + trust[partner])
         in_image = torch.where(at["guided"] > 0.5, trusted, share)
         # Code: half of each, once predictions stand in for labels.
-        return in_image, torch.where(at["guided"] * at["corrected"] > 0.5, 0.5, share)
+        return in_image, torch.where(at["guided"] * at["corrected"] > 0.5, half, share)

@@ -58,9 +58,12 @@ class MLNTSettings(MethodSettings):
     )
     # code and port: 0.02
     meta_rate: float = Field(0.02, gt=0, description="learning rate of the step that is tried")
-    # code: 0.99, from iteration 2,000 on 0.999
+    # code: 0.99 while the weight of consistency rises (up to iteration 2,000), then 0.999
+    young_decay: float = Field(
+        0.99, ge=0, le=1, description="share of itself that the teacher keeps during the ramp"
+    )
     teacher_decay: float = Field(
-        0.999, ge=0, le=1, description="share of itself that the teacher keeps per step"
+        0.999, ge=0, le=1, description="share of itself that the teacher keeps per step, after it"
     )
     # paper: three rounds, each of a whole training. 0, as the code: one.
     round_epochs: int = phase(
@@ -97,6 +100,7 @@ class MLNT(Method):
     mentor: nn.Module
     first_network: nn.Module
     kept: Tensor
+    teacher_share: Tensor
 
     def __init__(self, settings: MLNTSettings, create_network: Callable[[], nn.Module]) -> None:
         super().__init__(settings, create_network)
@@ -112,6 +116,7 @@ class MLNT(Method):
     def prepare(self, source: Source) -> None:
         """In the first round no sample is left out."""
         self.remember("kept", torch.ones(len(source)))
+        self.remember("teacher_share", torch.tensor(1 - self.settings.young_decay))
 
     def train(self, mode: bool = True) -> MLNT:
         """Training mode; the mentor never changes, its statistics neither."""
@@ -130,6 +135,10 @@ class MLNT(Method):
         done = min(1.0, (since - s.warm_up) / max(1, s.ramp))
         return {"consistency": s.consistency * math.exp(-5 * (1 - done) ** 2)} | share
 
+    def facts(self, epochs: int) -> dict[str, int]:
+        """How many rounds a run has."""
+        return {"rounds": self._place(epochs - 1)[0] + 1}
+
     def step_for(self, epoch: int, epochs: int) -> Step:
         """Plain training, then meta-training."""
         return self.warm_up_step if self._place(epoch)[1] < self.settings.warm_up else self.step
@@ -142,14 +151,18 @@ class MLNT(Method):
     def before_epoch(self, epoch: int, survey: Survey) -> None:
         """A new round begins with what the last one found; meta-training with a fresh teacher."""
         number, since = self._place(epoch)
+        s = self.settings
+        self.teacher_share.fill_(
+            1 - (s.young_decay if since < s.warm_up + s.ramp else s.teacher_decay)
+        )
         if number and not since:
             self.mentor.load_state_dict(self.mean_teacher.state_dict())
             believed = survey.probabilities([self.mentor])
             believed = believed.gather(1, survey.labels[:, None]).squeeze(1)
-            self.kept.copy_(believed >= self.settings.filtering)
+            self.kept.copy_(believed >= s.filtering)
             self.network.load_state_dict(self.first_network.state_dict())
             survey.reset_optimizer()
-        if since == self.settings.warm_up:
+        if since == s.warm_up:
             # Else the teacher would keep much of its first, random weights: 0.999 per step.
             self.mean_teacher.load_state_dict(self.network.state_dict())
             if not number:
@@ -192,7 +205,7 @@ class MLNT(Method):
 
     def after_update(self) -> None:
         """Move the mean teacher. Tested, it uses the student's statistics."""
-        move_teacher(self.mean_teacher, self.network, self.settings.teacher_decay, statistics=True)
+        move_teacher(self.mean_teacher, self.network, 1 - self.teacher_share, statistics=True)
 
     @property
     def teacher(self) -> nn.Module:

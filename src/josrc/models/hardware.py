@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +17,8 @@ from torch import Tensor, nn
 
 from josrc.kernels import patches
 
-try:
+if TYPE_CHECKING:
     from josrc.kernels import ops, tensors
-
-    HAS_TRITON = True
-except ImportError:  # no Triton on this platform
-    HAS_TRITON = False
 
 # With so few channels a convolution is faster as one matrix product over the 3x3 patches: of its
 # input, or for the gradient of the weights of its output.
@@ -30,10 +27,29 @@ MAX_PATCH_INPUTS, MAX_PATCH_OUTPUTS = 4, 16
 
 # The kernels have a gradient, and the gradient has none.
 _second_gradients = False
+# Whether there are kernels; not known before somebody asks.
+_has_kernels: bool | None = None
+
+
+def has_kernels() -> bool:
+    """Whether this platform has our kernels; they are imported here, as a CPU never needs them.
+
+    Nothing is imported while a step is compiled or captured: that is prepared before.
+    """
+    global _has_kernels, ops, tensors
+    if _has_kernels is None:
+        try:
+            from josrc.kernels import ops, tensors
+
+            _has_kernels = True
+        except ImportError:  # no Triton on this platform
+            _has_kernels = False
+    return _has_kernels
 
 
 def prepare_for_replay(networks: nn.Module) -> None:
     """Let a GPU compute networks in its own way, where they have one: it pays in replayed steps."""
+    has_kernels()
     for module in networks.modules():
         if hasattr(module, "prepared_for_replay"):
             setattr(module, "prepared_for_replay", True)  # noqa: B010, not a tensor for mypy
@@ -52,7 +68,7 @@ def second_gradients() -> Iterator[None]:
 
 def available(x: Tensor) -> bool:
     """Whether these layers can take ``x``."""
-    return HAS_TRITON and x.is_cuda and not _second_gradients
+    return x.is_cuda and has_kernels() and not _second_gradients
 
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:

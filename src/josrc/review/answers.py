@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rich.console import Console
 
-from josrc._console import clipped, say
+from josrc._console import clipped, counted, say
 from josrc.data.readers.label_studio import (
     COPIES,
     Answer,
     answers,
     file_of,
     image_key,
+    is_untouched,
     no_class,
     read_tasks,
 )
@@ -28,6 +29,15 @@ from josrc.verdicts.table import verdicts_of
 
 # Names that are listed when there are many.
 MAX_EXAMPLES = 5
+# Why a task has no answer, in the words of the screen.
+WHY = {
+    "open": "without an annotation",
+    "settled": "with the label that they came with, saved by nobody",
+    "draft": "with a draft that was not submitted",
+    "skipped": "skipped",
+    "empty": "submitted without a choice",
+}
+OUTCOMES = {"keep": "kept", "relabel": "relabelled", "remove": "removed"}
 
 
 @dataclass
@@ -39,9 +49,10 @@ class AnswerTally:
         taken: decisions that are new, or replace older ones.
         same: those that say what holds already.
         older: those that stand behind a newer decision.
-        unanswered: tasks that nobody has answered, or that were skipped.
+        unanswered: how many tasks nobody has answered, by the reason.
         copies: images that show the same as one that was answered, and follow it.
-        several: tasks with more than one annotation by people, of which the newest counts.
+        several: images with more than one annotation by people, of which the newest counts.
+        disputed: those of them on which the annotations differ, by name.
         people: who decided.
         outcomes: how many of each outcome.
         unmatched: images that are not in the run, or not for sure, by their ids or files.
@@ -52,9 +63,10 @@ class AnswerTally:
     taken: int = 0
     same: int = 0
     older: int = 0
-    unanswered: int = 0
+    unanswered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     copies: int = 0
     several: int = 0
+    disputed: list[str] = field(default_factory=list)
     people: set[str] = field(default_factory=set)
     outcomes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unmatched: list[str] = field(default_factory=list)
@@ -62,32 +74,47 @@ class AnswerTally:
 
     def sentences(self, file: Path) -> str:
         """For the screen."""
-        what = {"keep": "kept", "relabel": "relabelled", "remove": "removed"}
-        parts = ", ".join(
-            f"{self.outcomes[key]:,} {title}" for key, title in what.items() if self.outcomes[key]
-        )
+        left = sum(self.unanswered.values())
+        answered = self.tasks - left - len(self.unmatched)
         by = f" by {_some(sorted(self.people))}" if self.people else ""
-        lines = [
-            f"{file}: {self.tasks:,} tasks, {sum(self.outcomes.values()):,} answered"
-            f"{by}{f' ({parts})' if parts else ''}.",
-            f"{self.taken:,} decisions taken over, {self.same:,} were here already, "
-            f"{self.older:,} are older than the decision here.",
-        ]
-        if self.copies:
-            lines.append(f"{self.copies:,} of them are exact copies, decided with their image.")
-        if self.several:
-            lines.append(f"{self.several:,} images had several annotations: the newest counts.")
-        if self.unanswered:
-            lines.append(f"{self.unanswered:,} tasks were skipped or have no saved answer.")
+        sorts = [f"{answered:,} answered{by}", *([f"{left:,} without an answer"] if left else [])]
         if self.unmatched:
-            named = _some(self.unmatched)
-            lines.append(f"{len(self.unmatched):,} tasks match no image of this run: {named}")
+            sorts.append(f"{len(self.unmatched):,} of no image of this run")
+        lines = [f"{file}: {counted(self.tasks, 'task')}, {', '.join(sorts)}."]
+        if left:
+            lines.append(f"Without an answer, and no decision: {_listed(self.unanswered, WHY)}.")
+        images = counted(sum(self.outcomes.values()), "image")
+        found = _listed(self.outcomes, OUTCOMES)
+        lines += [
+            f"Answers on {images} of this run{f': {found}' if found else ''}.",
+            f"{counted(self.taken, 'decision')} taken over, {self.same:,} already here, "
+            f"{self.older:,} older than the decision here.",
+            *self._peculiar(),
+        ]
+        return "\n".join(lines)
+
+    def _peculiar(self) -> Iterator[str]:
+        """Sentences on what there need not be."""
+        if self.copies:
+            copies = counted(self.copies, "exact copy", "exact copies")
+            yield f"Among them {copies}, decided with their image."
+        if self.several:
+            several = counted(self.several, "image")
+            differ = f"; they differ on {len(self.disputed):,}: {_some(self.disputed)}"
+            yield (
+                f"{several} had several annotations, of which the newest counts"
+                f"{differ if self.disputed else ''}."
+            )
+        if self.unmatched:
+            yield f"Of no image of this run: {_some(self.unmatched)}."
         if self.unknown:
             named = _some(sorted(set(self.unknown)))
-            lines.append(
-                f"{len(self.unknown):,} answers name a class that this run does not have: {named}"
-            )
-        return "\n".join(lines)
+            images = counted(len(self.unknown), "image")
+            yield f"Answers on {images} name a class that this run does not have: {named}"
+
+
+def _listed(counts: Mapping[str, int], titles: Mapping[str, str]) -> str:
+    return ", ".join(f"{counts[key]:,} {title}" for key, title in titles.items() if counts[key])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -153,7 +180,7 @@ def _decisions(
             given[row] += found
             copies[row] = samples.rows_named(task["data"].get(COPIES))
         else:
-            tally.unanswered += 1
+            tally.unanswered[_why_unanswered(task)] += 1
     decided: dict[int, tuple[str, Decision, Answer]] = {}
     for row, several in given.items():
         answer = max(several, key=lambda one: one.when or "")
@@ -162,7 +189,9 @@ def _decisions(
             tally.unknown.append(", ".join(answer.choices))
             continue
         tally.several += len(several) > 1
-        tally.people |= {answer.who} if answer.who else set()
+        if len({one.choices for one in several}) > 1:
+            tally.disputed.append(samples.names[row])
+        tally.people |= {one.who for one in several if one.who}
         tally.outcomes[decision[0]] += 1
         decided[row] = samples.names[row], decision, answer
     for row, (_, decision, answer) in list(decided.items()):
@@ -172,6 +201,18 @@ def _decisions(
                 decided[copy] = samples.names[copy], alike, answer
                 tally.copies += 1
     return decided
+
+
+def _why_unanswered(task: Mapping[str, Any]) -> str:
+    """Why a task has no answer: a key of ``WHY``. What somebody did last comes first."""
+    annotations = [one for one in task.get("annotations") or [] if isinstance(one, dict)]
+    if any(one.get("was_cancelled") for one in annotations):
+        return "skipped"
+    if task.get("drafts"):
+        return "draft"
+    if any(not is_untouched(one) for one in annotations):
+        return "empty"
+    return "settled" if annotations else "open"
 
 
 def _decision(answer: Answer, given: str, classes: Sequence[str], nothing: str) -> Decision | None:

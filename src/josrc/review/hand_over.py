@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.console import Console
 
-from josrc._console import say
+from josrc._console import counted, say
 from josrc._io import is_url, split_member
+from josrc.data.noise import CLEAN
 from josrc.data.readers.label_studio import LOCAL_FILES
 from josrc.data.readers.other_columns import other_columns
 from josrc.errors import UserError
@@ -22,7 +23,7 @@ from josrc.review.corrected import ApplyTally, Auto, correct_samples
 from josrc.review.formats.label_studio import project_file, write_tasks
 from josrc.review.formats.rows import check_files, make_rows
 from josrc.review.replacement import refuse
-from josrc.verdicts.table import read_verdicts, verdicts_of
+from josrc.verdicts.table import VERDICT_TITLES, read_verdicts, verdicts_of
 
 
 def write_label_studio(
@@ -39,7 +40,8 @@ def write_label_studio(
     """Write tasks for Label Studio; returns how many.
 
     Nobody need have decided anything yet. What was decided holds: relabelled images come with their
-    new label, removed ones not at all.
+    new label, removed ones not at all. What is decided or thought right comes answered; all that is
+    within a budget, and every accused image, is open for the people there.
 
     Args:
         path: the run folder.
@@ -53,6 +55,11 @@ def write_label_studio(
         console: where it is told what to do next.
     """
     Target(out, "label-studio").check()
+    if images is not None and not (is_url(images) or images.startswith("/")):
+        raise UserError(
+            f"--images {images} is not a URL. Name the address below which the images lie, such as "
+            f"https://{images.lstrip('/') or 'example.org/photos'}"
+        )
     opened = open_judged_run(path, data_root)
     source = opened.source
     check_files(source, "tasks of Label Studio")
@@ -60,11 +67,14 @@ def write_label_studio(
         protect(one, opened.folder, opened.config, False)
         refuse(one, overwrite)
     decided, taken = read_decisions(opened.folder.audit, decisions_of, source.closed_names)
+    right = VERDICT_TITLES[CLEAN]
     samples = {s.row: s for s in correct_samples(opened, decided, Auto(), ApplyTally())}
     frames = read_verdicts(verdicts_of(opened.folder.audit))
     lines = {line.Index: line for line in chain.from_iterable(f.itertuples() for f in frames)}
     copies: Mapping[int, list[int]] = {}
+    settled: set[int] = set()
     if budget is None:
+        settled = {row for row in samples if row in decided or lines[row].verdict == right}
         rows = sorted(samples, key=lambda row: (float(lines[row].score), row))
     else:
         plan = plan_from(opened.folder.audit, budget, decided, gone_rows(opened))
@@ -81,8 +91,9 @@ def write_label_studio(
     if home is not None:
         address = {str(home): f"{images.rstrip('/')}/"} if images else local_address(home)
     names = {row: [lines[copy].id for copy in copies[row]] for row in copies}
-    count = write_tasks(out, listed, lines, address, source.closed_names, names)
-    say(console, taken + "\n".join(_describe_tasks(path, out, count, home, images)))
+    count = write_tasks(out, listed, lines, address, source.closed_names, names, settled)
+    to_do = count - sum(row.row in settled for row in listed)
+    say(console, taken + "\n".join(_describe_tasks(path, out, (count, to_do), home, images)))
     return count
 
 
@@ -117,7 +128,7 @@ def _home(locations: Sequence[str]) -> Path | None:
 
 
 def _describe_tasks(
-    path: Path, out: Path, count: int, home: Path | None, images: str | None
+    path: Path, out: Path, counts: tuple[int, int], home: Path | None, images: str | None
 ) -> list[Any]:
     local = [
         "To show the images, add their bucket as a storage to the project (Settings, Cloud "
@@ -131,8 +142,11 @@ def _describe_tasks(
             f"LOCAL_FILES_DOCUMENT_ROOT={shlex.quote(str(home.parent))} label-studio start",
             f"  {home}",
         ]
+    count, to_do = counts
+    answered = f", answered by their label: {count - to_do:,}" if to_do < count else ""
     return [
-        f"Wrote {out}: {count:,} tasks, the most suspicious first.",
+        f"Wrote {out}: {counted(count, 'task')}, the most suspicious first. Open for annotators: "
+        f"{to_do:,}{answered}.",
         f"Labelling interface (Settings, Labeling Interface, Code): {project_file(out)}",
         *([] if images else local),
         f"Then export as JSON, and: josrc decisions {shlex.quote(str(path))} --from EXPORT.json",

@@ -10,8 +10,8 @@ from josrc.data.source import Source
 from josrc.runs.auto import sized_values
 from josrc.runs.data import with_noise_rate
 from josrc.runs.network import choose_network
+from josrc.runs.options import OPTIONS
 from josrc.runs.resolve import Values, ask, in_one_line, merge, nested
-from josrc.runs.start import OPTIONS
 
 # What the corrected labels replace.
 REPLACED = {

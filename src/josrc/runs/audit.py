@@ -208,6 +208,7 @@ def _judge_scan(
     """Verdicts of a scan from the features that it has kept."""
     _tell(opened, tell)
     folder, source = opened.folder, opened.source
+    folder.check_judges()
     features = open_features(folder.features)
     if not features.shape[1]:
         raise UserError(

@@ -16,31 +16,27 @@ import torch
 from torch import Tensor, nn
 
 from josrc._io import atomic_write, write_text
-from josrc._version import __version__
 from josrc.errors import UserError, sentence
 from josrc.models.factory import Classifier
 from josrc.models.pretrained import OWN_MODELS
+from josrc.runs.model_card import model_card
 from josrc.runs.predictor import Predictor
+from josrc.runs.run import Run
 
 WEIGHTS, SETTINGS, CARD = "model.safetensors", "config.json", "README.md"
 # Differences of a probability that count as the same, and images that are tried.
 TOLERANCE, TRIED_IMAGES = 1e-5, 4
 
 
-def write_hub_model(
-    predictor: Predictor,
-    folder: Path,
-    summary: dict[str, Any],
-    audit: dict[str, Any] | None,
-) -> dict[str, Any]:
+def write_hub_model(run: Run, folder: Path, *, last: bool = False) -> dict[str, Any]:
     """Write the folder; returns what was checked.
 
     Args:
-        predictor: the run's network.
+        run: whose network it is.
         folder: where it goes; only files of these names are replaced.
-        summary: of the run, for the card.
-        audit: of its verdicts; none where there are none.
+        last: the last weights, and not the best.
     """
+    predictor = run.predictor(last)
     network = exportable(predictor)
     name = predictor.config.model.name
     model = timm_model(network, predictor, name)
@@ -50,7 +46,7 @@ def write_hub_model(
     with atomic_write(folder / WEIGHTS) as partial:
         save_file({key: value.contiguous() for key, value in model.state_dict().items()}, partial)
     write_text(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
-    write_text(folder / CARD, card(predictor, settings, summary, audit))
+    write_text(folder / CARD, model_card(run, predictor, settings, last=last))
     try:
         read: Any = timm.create_model(f"local-dir:{folder.absolute()}", pretrained=True)
     except Exception as error:  # timm may find anything wrong
@@ -159,97 +155,3 @@ def settings_of(predictor: Predictor, model: Any, name: str) -> dict[str, Any]:
         },
         "model_args": _options(predictor),
     }
-
-
-# --- the card ------------------------------------------------------------------------------------
-
-
-def card(
-    predictor: Predictor,
-    settings: dict[str, Any],
-    summary: dict[str, Any],
-    audit: dict[str, Any] | None,
-) -> str:
-    """What it was trained on, what was found wrong there, how good it is, and how to use it."""
-    data = Path(str(summary["data"])).name
-    lines = [
-        "---",
-        "library_name: timm",
-        "pipeline_tag: image-classification",
-        "tags:",
-        "- image-classification",
-        "- timm",
-        "- noisy-labels",
-        "---",
-        f"# {settings['architecture']} trained by josrc on {json.dumps(data, ensure_ascii=False)}",
-        "",
-        f"{settings['architecture']}, {summary['epochs']} epochs of method "
-        f"`{summary['method']}`, seed {summary['seed']}, josrc {__version__}. The weights are "
-        f"those of epoch {predictor.epoch}.",
-        "",
-        "## Training data",
-        "",
-        f"{settings['num_classes']} classes: {', '.join(map(_quoted, predictor.class_names))}.",
-        _noise(summary),
-        *_describe_audit(audit),
-        "",
-        "## Numbers",
-        "",
-        *_numbers(summary),
-        "",
-        "## Use",
-        "",
-        "```python",
-        "import timm",
-        "",
-        'model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()',
-        "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))",
-        "```",
-        "",
-        "The classes are in the order of `label_names` in `config.json`.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(name: str) -> str:
-    """A name as code, whatever is in it."""
-    return f"`{name.replace('`', chr(39))}`"
-
-
-def _noise(summary: dict[str, Any]) -> str:
-    if summary.get("noise") in (None, "none"):
-        return "The labels are those that the data came with; none were made wrong on purpose."
-    rate = f" of rate {summary['rate']:g}" if summary.get("rate") else ""
-    return f"Labels were made wrong on purpose: {summary['noise']}{rate}."
-
-
-def _describe_audit(audit: dict[str, Any] | None) -> list[str]:
-    """What the run's own verdicts say of its labels."""
-    if audit is None:
-        return []
-    counts = audit["counts"]
-    low, high = audit.get("noise_rate_low"), audit.get("noise_rate_high")
-    between = "" if low is None or high is None else f" ({low:.1%} to {high:.1%})"
-    return [
-        f"josrc estimates that {audit['noise_rate']:.1%} of the {audit['samples']:,} labels are "
-        f"wrong{between}: {counts['mislabelled']:,} images look mislabelled, "
-        f"{counts['out_of_distribution']:,} belong to no class."
-    ]
-
-
-def _numbers(summary: dict[str, Any]) -> list[str]:
-    """Accuracy, with what it is of; no accuracy is not called one."""
-    if summary.get("final") is not None:
-        rows = [
-            ("mean of the last epochs", summary.get("last10_mean")),
-            ("best epoch, chosen by the test images", summary.get("best")),
-            ("last epoch", summary["final"]),
-        ]
-        shown = [f"| {what} | {value:.2f} % |" for what, value in rows if value is not None]
-        return ["| test accuracy | |", "|---|---:|", *shown]
-    if summary.get("agreement") is not None:
-        return [
-            f"It agrees with {summary['agreement']:.2f} % of held-out given labels, right or "
-            "wrong. There were no test images, so no accuracy is known."
-        ]
-    return ["There were no test images, so no accuracy is known."]

@@ -1,10 +1,13 @@
-"""Verdicts on images that came since a run, without another training or scan."""
+"""Verdicts on images that came since a run, without another training or scan.
+
+They get a run folder of their own, as that of a scan: report, review and apply work on it.
+"""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,33 +15,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from josrc.config import SCAN, RunConfig
+from josrc._console import counted
+from josrc.config import SCAN, DataConfig, RunConfig, ScanSettings
 from josrc.data.feature_file import open_features, origin_of
 from josrc.data.image_files import ImageFiles
 from josrc.data.noise import Labels
+from josrc.data.packed_strings import PackedStrings
 from josrc.data.readers import read_table
+from josrc.data.readers.table import TRAIN, Table
 from josrc.data.registry import describe_data
 from josrc.data.source import Source
 from josrc.data.workers import Faults
 from josrc.engine.device import choose_device
+from josrc.engine.run_folder import RunFolder, free_name, prepare_folder
+from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import UserError
 from josrc.runs.data import has_untrusted_labels
 from josrc.runs.evaluate import match_labels
 from josrc.runs.features import feature_network, features_of_files
 from josrc.runs.run import Run
-from josrc.runs.snapshot import OpenRun, open_run
+from josrc.runs.scan import no_features, scan_summary
+from josrc.runs.snapshot import OpenRun, open_run, source_of_files, write_record
 from josrc.verdicts.evidence import Evidence
 from josrc.verdicts.findings import Findings, held_out_findings
 from josrc.verdicts.groups import read_groups
-from josrc.verdicts.judge_run import judge_labels, read_ledger
+from josrc.verdicts.judge_run import (
+    Judgement,
+    judge_labels,
+    measure_by_planted,
+    read_ledger,
+    write_judgement,
+)
 from josrc.verdicts.predictions import (
     PREDICTED,
     judge_predictions,
     predict_labels,
     predictions_of_others,
 )
+from josrc.verdicts.report.page import NoPicturesError, write_report
 from josrc.verdicts.rule import Verdicts, judge_held_out
-from josrc.verdicts.table import VERDICT_TITLES, AuditPart, write_verdicts
+from josrc.verdicts.table import AuditPart, write_verdicts
 
 NEW_NAME = "new-verdicts.csv"
 Rates = tuple[float | None, float | None]
@@ -46,12 +62,21 @@ Rates = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class NewImages:
-    """Images that a run has not seen, with their labels as numbers of its classes."""
+    """Images that a run has not seen, with their labels as numbers of its classes.
+
+    Attributes:
+        images: where they lie.
+        given: their labels.
+        ids: what they are called.
+        known: where images of the run lie that are among them.
+        data: what they come from.
+    """
 
     images: ImageFiles
     given: Labels
     ids: list[str]
-    known: int
+    known: list[str]
+    data: DataConfig
 
     def take(self, index: NDArray[np.int64]) -> NewImages:
         """Some of them."""
@@ -63,37 +88,105 @@ def judge_new(
     path: str | Path,
     new: str | Path,
     *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
     data_root: str | Path | None = None,
     tell: Callable[[str], None],
-) -> Path:
-    """Judge labels of images that came since a run; returns the file with their verdicts.
+) -> Run:
+    """Judge labels of images that came since a run; returns their own run.
 
     Args:
         path: the run folder.
         new: a folder of class folders, or a manifest; images of the run in it are left out.
+        out: the folder for the new images, their report and decisions on them; ``RUN-new`` unless
+            given. An existing one is an error.
+        overwrite: replace an existing one.
         data_root: where the run's own data is now, if it has moved.
         tell: is told how they were judged, and what was found.
     """
+    watch = Stopwatch()
     run = Run.load(path)  # says if it has not finished
+    RunFolder(run.path).check_judges()
     opened = open_run(path, data_root=data_root)
     found = read_new(new, opened)
+    config = _config(run.config, found.data)
+    home = Path(out) if out else free_name(run.path.with_name(f"{run.path.absolute().name}-new"))
+    folder = prepare_folder(home, config, overwrite)
+    folder.check_undecided()
     rates = _known_rates(run)
     judge = _by_features if run.config.method.name == SCAN else _by_network
     part, faults, how = judge(run, opened, found, rates)
-    out = opened.folder.audit / NEW_NAME
-    write_verdicts(out, [part], opened.source.closed_names)
-    counts = Counter(part.verdicts.group.tolist())
-    said = ", ".join(
-        f"{counts[number]:,} {title.replace('_', ' ')}" for number, title in VERDICT_TITLES.items()
-    )
-    lines = [f"{len(part.given):,} new images, judged {how}: {said}: {out}"]
+    write_verdicts(opened.folder.audit / NEW_NAME, [part], opened.source.closed_names)
+    skipped = [(found.images.location(place), why) for place, why in faults]
+    skipped += [(place, f"it is in {run.path} already") for place in found.known]
+    source = _source(part, found, opened, config, skipped)
+    with folder.locked():
+        if folder.config.is_file():
+            folder.clear()
+        origin = {"judged": how, "judged_by": str(run.path.absolute())}
+        ended = _write_run(folder, config, source, part, origin, watch)
+    tell("\n".join(_describe(folder, part, found, faults, how)))
+    return Run(folder.path, config, ended)
+
+
+def _write_run(
+    folder: RunFolder,
+    config: RunConfig,
+    source: Source,
+    part: AuditPart,
+    origin: Mapping[str, str],
+    watch: Stopwatch,
+) -> dict[str, Any]:
+    """Write what a scan of the new images would leave; returns ``summary.json``."""
+    write_record(folder.samples, source)
+    no_features(folder, source)
+    measured = {**measure_by_planted(part.verdicts, None, None), **origin}
+    judged = Judgement(part.verdicts, part.findings, measured, least=1.0)
+    write_judgement(folder.audit, judged, source)
+    folder.create(config, source, choose_device(config.device))
+    ended = scan_summary(config, watch.lap())
+    with suppress(NoPicturesError):
+        write_report(folder, config, source, ended)
+    folder.write_summary(ended)
+    return ended
+
+
+def _describe(
+    folder: RunFolder, part: AuditPart, found: NewImages, faults: Faults, how: str
+) -> list[str]:
+    """For the screen."""
+    lines = [f"{counted(len(part.given), 'new image')}, judged {how}."]
     if found.known:
-        lines.append(f"{found.known:,} images are in the run already, and were left out.")
+        lines.append(
+            f"Left out, as the run has them already: {counted(len(found.known), 'image')}."
+        )
     if faults:
-        where, why = found.images.location(faults[0][0]), faults[0][1]
-        lines.append(f"{len(faults):,} files could not be read, such as {where}: {why}.")
-    tell("\n".join(lines))
-    return out
+        place, why = faults[0]
+        where = found.images.location(place)
+        lines.append(f"Could not be read: {counted(len(faults), 'file')}, such as {where}: {why}.")
+    return [*lines, f"Run folder: {folder.path}"]
+
+
+def _config(config: RunConfig, data: DataConfig) -> RunConfig:
+    """The configuration of a scan of the new images, with the judging run's network."""
+    values = {"data": data, "method": ScanSettings(), "recipe": SCAN, "epochs": 1, "log": []}
+    return config.model_copy(update=values)
+
+
+def _source(
+    part: AuditPart,
+    found: NewImages,
+    opened: OpenRun,
+    config: RunConfig,
+    skipped: Sequence[tuple[str, str]],
+) -> Source:
+    """The images that were judged, with the classes of the run that judged them."""
+    place = {name: number for number, name in enumerate(found.ids)}
+    index = np.array([place[str(name)] for name in part.ids], dtype=np.int64)
+    names, ids = opened.source.closed_names, PackedStrings.of(map(str, part.ids))
+    files, split = found.images.take(index), np.full(len(index), TRAIN)
+    table = Table(files, part.given, names, ids, split)
+    return replace(source_of_files(table, config), val=None, skipped=tuple(skipped))
 
 
 def read_new(new: str | Path, opened: OpenRun) -> NewImages:
@@ -125,7 +218,8 @@ def read_new(new: str | Path, opened: OpenRun) -> NewImages:
         table.labels[index], table.class_names, opened.source.closed_names, str(new)
     )
     ids = [table.ids[place] for place in there]
-    return NewImages(files.take(index), given, ids, len(labelled) - len(there))
+    known = [files.location(place) for place in sorted({*labelled.tolist()} - {*there})]
+    return NewImages(files.take(index), given, ids, known, config)
 
 
 def _known_rates(run: Run) -> Rates:

@@ -117,20 +117,6 @@ def _read(path: Path, what: What, source: Source) -> NDArray[Any]:
     return loaded
 
 
-def _read_table(path: Path, images: int) -> DataFrame:
-    """The columns of a file on so many images."""
-    if path.suffix.lower() == ".csv":
-        import pandas
-
-        with readable(path, "can't be read as a CSV file", UNREADABLE):
-            return pandas.read_csv(
-                regular(path), dtype=dict.fromkeys(NAMES, str), keep_default_na=False
-            )
-    parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
-    with readable(path, "can't be read as a parquet file", UNREADABLE):
-        return _all_rows(path, parquet, images)
-
-
 def _all_rows(path: Path, parquet: Any, images: int) -> DataFrame:
     """The table, if it takes no more than one of so many images may."""
     import pandas
@@ -145,6 +131,20 @@ def _all_rows(path: Path, parquet: Any, images: int) -> DataFrame:
                 raise ValueError(f"it takes more than {most:,} bytes, for {images:,} images")
             frames.append(batch.to_pandas())
         return pandas.concat(frames) if frames else file.read().to_pandas()
+
+
+def _read_table(path: Path, images: int) -> DataFrame:
+    """The columns of a file."""
+    if path.suffix.lower() == ".csv":
+        import pandas
+
+        with readable(path, "can't be read as a CSV file", UNREADABLE):
+            return pandas.read_csv(
+                regular(path), dtype=dict.fromkeys(NAMES, str), keep_default_na=False
+            )
+    parquet = library("pyarrow.parquet", "parquet", f"{path} is a parquet file")
+    with readable(path, "can't be read as a parquet file", UNREADABLE):
+        return _all_rows(path, parquet, images)
 
 
 def _in_order(path: Path, frame: DataFrame, source: Source) -> DataFrame:
@@ -176,14 +176,19 @@ def _class_columns(path: Path, frame: DataFrame, source: Source) -> NDArray[Any]
     names, found = source.closed_names, [str(name) for name in frame.columns]
     frame = frame.set_axis(found, axis=1)
     missing = [name for name in names if name not in found]
-    numbered = len(missing) == len(names) and found == [str(n) for n in range(len(names))]
-    if missing and not numbered:
+    if len(missing) == len(names) and found == [str(number) for number in range(len(names))]:
+        return _numbers(frame)
+    if missing:
         raise UserError(
             f"{path} has no column for class '{missing[0]}': it needs one named after each class, "
             f"and has {_listed(found)}."
         )
-    rows: NDArray[Any] = (frame if numbered else frame[names]).to_numpy()
-    return rows
+    return _numbers(frame[names])
+
+
+def _numbers(frame: DataFrame) -> NDArray[Any]:
+    found: NDArray[Any] = frame.to_numpy()
+    return found
 
 
 def _features_of_scan(path: Path, source: Source) -> NDArray[Any]:

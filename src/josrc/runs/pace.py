@@ -15,7 +15,7 @@ from josrc.config import RunConfig
 from josrc.data.images import ArrayImages
 from josrc.data.prepare import spec_for
 from josrc.data.source import Source
-from josrc.engine.device import choose_device
+from josrc.engine.device import choose_device, kept_memory
 from josrc.engine.state import TrainState, create_method
 from josrc.methods import Method
 
@@ -24,6 +24,7 @@ from josrc.methods import Method
 MAX_SECONDS, MIN_EPOCHS = 30 * 60, 3
 # Samples of a timed step, and steps; the first is not counted.
 TIMED_BATCH, TIMED_STEPS = 8, 3
+CPU = torch.device("cpu")
 
 
 def epochs_that_fit(config: RunConfig, source: Source, console: Console) -> int | None:
@@ -34,7 +35,8 @@ def epochs_that_fit(config: RunConfig, source: Source, console: Console) -> int 
         # Weights that are missing or don't fit are reported before anything is timed.
         method = create_method(config, spec_for(source, config.model), source.closed)
         try:
-            before, per_sample = time_steps(config, source, method)
+            with kept_memory(CPU):
+                before, per_sample = time_steps(config, source, method)
         except Exception:  # a method may need what few samples don't have; then it is not timed
             return None
     an_epoch = per_sample * min(len(source), config.data.epoch_samples or len(source))
@@ -60,7 +62,7 @@ def time_steps(config: RunConfig, source: Source, method: Method) -> tuple[float
     """
     trial = _without_pixels(config, source)
     config = config.model_copy(update={"batch_size": TIMED_BATCH, "plant": 0.0})
-    state = TrainState(config, trial, torch.device("cpu"), method)
+    state = TrainState(config, trial, CPU, method)
     before = 0.0
     if state.frozen:
         size = config.model.image_size or source.size[0]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from josrc._console import MAX_TEXT_LENGTH, clipped, say_once
 from josrc._reading import regular
@@ -29,6 +30,7 @@ from josrc.config import (
     OptimizerConfig,
     RunConfig,
     ScanSettings,
+    pace_of,
     phase_of,
 )
 from josrc.errors import UserError, check_run, closest
@@ -218,6 +220,17 @@ def ask(
         recipe: ``plain`` for the recipe file ``DATA.plain.yaml``; none for ``DATA.yaml``.
         layers: nested values from the user, the later ones stronger.
     """
+    user = said_values(data, kind, layers)
+    chosen = user.pop("recipe", None)
+    method = str(user["method"].get("name") or "josrc")
+    base = recipe_of(data, kind, recipe or chosen)
+    if kind.is_named:
+        base = _for_method(base, method)
+    return Request(build(merge(base, merge(user, {"method": {"name": method}}))), user, base)
+
+
+def said_values(data: str, kind: DataKind, layers: Sequence[Mapping[str, Any]]) -> Values:
+    """The user's layers in one, with what they are said of; see ``ask``."""
     user: Values = {}
     for layer in layers:
         _check_sections(layer)
@@ -235,15 +248,7 @@ def ask(
     user["data"] = said
     if user["model"].get("train") == "auto":  # what is chosen for who says nothing
         user["model"] = {key: v for key, v in user["model"].items() if key != "train"}
-    chosen = user.pop("recipe", None)
-    chosen = recipe or chosen
-    method = str(user["method"].get("name") or "josrc")
-    base: Values = {}
-    if kind.is_named:
-        base = _for_method(_recipe_of(data, chosen), method)
-    elif chosen not in (None, OWN_IMAGES):  # as a run's config.yaml has it
-        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
-    return Request(build(merge(base, merge(user, {"method": {"name": method}}))), user, base)
+    return user
 
 
 def build(values: Values) -> RunConfig:
@@ -254,14 +259,20 @@ def build(values: Values) -> RunConfig:
 
 
 def scale_phases(config: RunConfig, recipe: Values, user: Values) -> RunConfig:
-    """Scale the phase lengths that the user did not set to the length of the run."""
-    lengths: Values = {}
-    for path, length, of in _phases(config):
+    """Scale what the user did not set to the length of the run: lengths of phases, and paces."""
+    scaled: Values = {}
+    for path, value, of, is_length in _scaling(config):
         if not _has(user, path):
             of = recipe.get("epochs", of) if _has(recipe, path) else of
-            scaled = max(1, round(length * config.epochs / of)) if length else 0
-            lengths = merge(lengths, nested(path, scaled))
-    return _updated(config, lengths)
+            scaled = merge(scaled, nested(path, _scaled(value, config.epochs / of, is_length)))
+    return _updated(config, scaled)
+
+
+def _scaled(value: float, longer: float, is_length: bool) -> float:
+    """A setting in a run so many times as long."""
+    if not is_length:
+        return value / longer
+    return max(1, round(value * longer)) if value else 0
 
 
 def load_run_config(folder: RunFolder) -> RunConfig:
@@ -288,13 +299,17 @@ def validate(model: type[Model], values: Mapping[str, Any], prefix: str = "") ->
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise UserError("\n".join(_sentences(model, error, prefix, values))) from None
+        raise UserError("\n".join(sentences(model, error.errors(), prefix, values))) from None
 
 
-def _sentences(
-    model: type[BaseModel], error: ValidationError, prefix: str, values: Mapping[str, Any]
+def sentences(
+    model: type[BaseModel],
+    problems: Sequence[ErrorDetails],
+    prefix: str,
+    values: Mapping[str, Any],
 ) -> Iterator[str]:
-    for problem in error.errors():
+    """What is wrong with values that make no ``model``, a sentence for each problem."""
+    for problem in problems:
         path = [str(part) for part in problem["loc"]]
         key = ".".join([prefix, *path] if prefix else path)
         if problem["type"] == "extra_forbidden":
@@ -322,10 +337,14 @@ def _shown(value: Any) -> str:
     return clipped(repr(value))
 
 
-def _recipe_of(data: str, chosen: object) -> Values:
-    """The settings of a data set: its file, or what another package brings with it."""
+def recipe_of(data: str, kind: DataKind, chosen: object) -> Values:
+    """The settings of a data set: its file, what another package brings with it, or none."""
     from josrc.data.registry import find_dataset
 
+    if not kind.is_named:
+        if chosen in (None, OWN_IMAGES):  # the second as a run's config.yaml has it
+            return {}
+        raise UserError(f"Recipes belong to data sets josrc knows by name, and {data} is not one.")
     known = find_dataset(data)
     if known is None or known.recipe is None:
         return load_recipe(_recipe_file(data, chosen))
@@ -381,14 +400,16 @@ def _homes(model: type[BaseModel], values: Mapping[str, Any], key: str) -> Itera
             yield f"{name}.{key}"
 
 
-def _phases(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, int, int]]:
-    """Path, value and reference length of every phase field below ``section``."""
+def _scaling(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, float, int, bool]]:
+    """Path, value and reference length of all that scales, and whether it is a phase's length."""
     for name, field in type(section).model_fields.items():
         value, path = getattr(section, name), f"{prefix}{name}"
         if isinstance(value, BaseModel):
-            yield from _phases(value, f"{path}.")
+            yield from _scaling(value, f"{path}.")
         elif (length := phase_of(field)) is not None:
-            yield path, value, length
+            yield path, value, length, True
+        elif (length := pace_of(field)) is not None:
+            yield path, value, length, False
 
 
 def _for_method(values: Mapping[str, Any], method: str) -> Values:

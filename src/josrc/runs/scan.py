@@ -20,7 +20,7 @@ from josrc.data.images import ArrayImages
 from josrc.data.noise import Labels
 from josrc.data.registry import open_source
 from josrc.data.source import Source
-from josrc.engine.device import choose_device, device_name
+from josrc.engine.device import choose_device, device_name, kept_memory
 from josrc.engine.run_folder import RunFolder, prepare_folder, versions
 from josrc.engine.stopwatch import Stopwatch
 from josrc.errors import UserError
@@ -162,7 +162,7 @@ def scan(
         rates = (noise_rate, ood_rate)
         source = _judge(folder, source, known, given.probabilities, rates, config)
         folder.create(config, source, device)
-        summary = _summary(config, watch.lap()) | scope_of(source, config.data)
+        summary = scan_summary(config, watch.lap()) | scope_of(source, config.data)
         with suppress(NoPicturesError):
             if source.images.has_paths or not given:
                 write_report(folder, config, source, summary)
@@ -224,24 +224,31 @@ def _extract(
     """The source with its images read, and their features, in the run's folder."""
     device = choose_device(config.device)
     extractor = FeatureExtractor(folder.features, source, network, config.model, device, lap)
-    if not source.images.in_memory:
-        source = read_images(source, config, console, look=extractor.look)
-    elif isinstance(source.images, ArrayImages):
-        with progress_bar(console, "Features") as progress:
-            extractor.look_at_all(source.images.pixels, progress)
-    return source, extractor.finish()
+    with kept_memory(device):
+        if not source.images.in_memory:
+            source = read_images(source, config, console, look=extractor.look)
+        elif isinstance(source.images, ArrayImages):
+            with progress_bar(console, "Features") as progress:
+                extractor.look_at_all(source.images.pixels, progress)
+        return source, extractor.finish()
 
 
 def _given_features(
     folder: RunFolder, source: Source, features: NDArray[Any] | None
 ) -> Features | None:
     """A user's features in the run's folder; none where predictions are all there is."""
-    width = 0 if features is None else features.shape[1]
-    writer = FeatureWriter(folder.features, source.ids, width, {"model": "given"})
-    if features is not None:
-        write_scaled(writer.rows, features)
+    if features is None:
+        no_features(folder, source)
+        return None
+    writer = FeatureWriter(folder.features, source.ids, features.shape[1], {"model": "given"})
+    write_scaled(writer.rows, features)
     writer.finish()
-    return open_features(folder.features) if width else None
+    return open_features(folder.features)
+
+
+def no_features(folder: RunFolder, source: Source) -> None:
+    """Note in a run's folder that its verdicts rest on predictions, which it does not keep."""
+    FeatureWriter(folder.features, source.ids, 0, {"model": "given"}).finish()
 
 
 def _judge(
@@ -292,7 +299,7 @@ def _with_copies(folder: RunFolder, source: Source, near: Neighbours) -> Source:
     return source
 
 
-def _summary(config: RunConfig, seconds: float) -> dict[str, Any]:
+def scan_summary(config: RunConfig, seconds: float) -> dict[str, Any]:
     """``summary.json`` of a scan: what of it a training has too, and a scan can say."""
     data = config.data
     return {

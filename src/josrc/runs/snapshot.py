@@ -377,7 +377,7 @@ def open_run(
     skipped = set(find_skipped(folder, config)) if folder.skipped.is_file() else set()
     as_labelled = config.data.noise == "none" and config.data.noise_file is None
     table, changes = compare(table, present, skipped, as_labelled)
-    source = _recorded_source(table, config)
+    source = source_of_files(table, config)
     if folder.noise.is_file():
         true = read_truth(folder.noise)
         if true is not None and len(true) != len(source):
@@ -391,7 +391,7 @@ def open_run(
     return OpenRun(folder, config, source, changes)
 
 
-def _recorded_source(table: Table, config: RunConfig) -> Source:
+def source_of_files(table: Table, config: RunConfig) -> Source:
     """A source of a run's own samples, with the labels it began with; no image is decoded."""
     spec = spec_of_files(config.model)
     table = replace(table, images=table.files.with_tile(spec.tile[0]))

@@ -21,10 +21,11 @@ from josrc.data.source import Source
 from josrc.engine.device import choose_device
 from josrc.engine.listeners import check_loggers, create_loggers
 from josrc.engine.listeners.base import Listener
+from josrc.engine.listeners.clock import RunClock
 from josrc.engine.listeners.progress import SlowRunHint, TimeEstimate, create_progress
 from josrc.engine.run_folder import RunFolder, prepare_folder
 from josrc.engine.trainer import Trainer
-from josrc.errors import UserError, closest
+from josrc.errors import UserError
 from josrc.runs.audit import gather_evidence, held_out_answers, out_of_fold, report
 from josrc.runs.auto import sized_values
 from josrc.runs.data import (
@@ -36,9 +37,10 @@ from josrc.runs.data import (
 from josrc.runs.inject import with_injected
 from josrc.runs.intro import describe_planting, introduce
 from josrc.runs.network import choose_network
+from josrc.runs.options import chosen_values
 from josrc.runs.pace import epochs_that_fit
 from josrc.runs.plots import PlotWriter, plot_views
-from josrc.runs.resolve import Values, ask, load_run_config, merge, nested
+from josrc.runs.resolve import ask, load_run_config, nested
 from josrc.runs.run import Run
 from josrc.runs.snapshot import find_moved, source_of_run, write_record
 from josrc.verdicts.consensus import check_crowdlab, write_consensus
@@ -50,38 +52,6 @@ from josrc.verdicts.table import verdicts_of
 
 # What a run is trained on: a name, a path, or images and labels.
 Data = str | Path | Sequence[Any]
-# Short names of the options that scripts use, and the configuration keys they set.
-OPTIONS = {
-    "noise": "data.noise",
-    "rate": "data.rate",
-    "noise_seed": "data.noise_seed",
-    "noise_file": "data.noise_file",
-    "data_root": "data.root",
-    "method": "method.name",
-    "model": "model.name",
-    "pretrained": "model.pretrained",
-    "weights": "model.weights",
-    "train": "model.train",
-    "image_size": "model.image_size",
-    "epochs": "epochs",
-    "batch_size": "batch_size",
-    "seed": "seed",
-    "device": "device",
-    "engine": "engine",
-    "test": "data.test",
-    "val": "data.val",
-    "path_column": "data.path_column",
-    "label_column": "data.label_column",
-    "annotator_column": "data.annotator_column",
-    "annotator_columns": "data.annotator_columns",
-    "group_column": "data.group_column",
-    "whole_labels": "data.whole_labels",
-    "allow_outside": "data.allow_outside",
-    "allow_skipped": "data.allow_skipped",
-    "workers": "data.workers",
-    "plant": "plant",
-    "log": "log",
-}
 
 
 def configure(
@@ -116,7 +86,7 @@ def plan(
         pair, test = data, options.pop("test", None)
         name, kind = ARRAYS_NAME, DataKind.ARRAYS
     options = with_injected(options, kind)
-    request = ask(name, kind, recipe, [*layers, _chosen(options)])
+    request = ask(name, kind, recipe, [*layers, chosen_values(options)])
     asked = request.config
     check_loggers(asked.log)
     check_root(asked.data)
@@ -139,17 +109,6 @@ def plan(
     if "epochs" not in request.user and (epochs := epochs_that_fit(config, source, console)):
         config = request.resolve(sized_values(source, network, epochs))
     return config, source
-
-
-def _chosen(options: Mapping[str, Any]) -> Values:
-    """Options as nested values, without those that are ``None``."""
-    chosen: Values = {}
-    for option, value in options.items():
-        if option not in OPTIONS:
-            raise UserError(f"Unknown option '{option}'.{closest(option, [*OPTIONS, 'inject'])}")
-        if value is not None:
-            chosen = merge(chosen, nested(OPTIONS[option], value))
-    return chosen
 
 
 def _check_known(config: RunConfig) -> None:
@@ -375,11 +334,12 @@ def listeners(
     pictures: list[Listener] = [PlotWriter(folder)]
     if console.quiet:
         return pictures
-    progress = create_progress(console, title, above)
+    clock = RunClock()
+    progress = create_progress(console, title, clock, above)
     # A suite tells the time by itself.
-    estimate: list[Listener] = [TimeEstimate(progress)] if above is None else []
-    estimate += [SlowRunHint(progress)] if on_cpu else []
-    return [progress, *estimate, *pictures]
+    estimate: list[Listener] = [TimeEstimate(clock, progress)] if above is None else []
+    estimate += [SlowRunHint(clock, progress)] if on_cpu else []
+    return [clock, progress, *estimate, *pictures]
 
 
 def _tell_data(source: Source, folder: RunFolder, console: Console) -> None:

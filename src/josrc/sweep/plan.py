@@ -21,6 +21,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from josrc._console import clipped, printable
 from josrc._reading import regular
 from josrc.config import DataKind, RunConfig, Section
+from josrc.data.readers.manifest import check_manifest
 from josrc.data.registry import full_name, kind_of
 from josrc.errors import UserError
 from josrc.runs.resolve import Values, ask, merge, nested, parse_yaml, validate
@@ -203,6 +204,8 @@ def trials_of(plan: SweepPlan) -> list[Trial]:
     combined = list(itertools.product(*plan.grid.values()))
     kind = kind_of(plan.data)
     data = full_name(plan.data, kind)
+    if kind is DataKind.MANIFEST:
+        check_manifest(Path(data))
     trials: dict[str, Trial] = {}
     for sample in range(plan.samples):
         drawn = _draw_values(plan, sample)

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.isotonic import isotonic_regression
 
 from josrc.verdicts.curves import (
     BINS,
@@ -292,6 +291,8 @@ def _of_several(strata: Sequence[_Stratum]) -> _ByScore:
     Where labels of several strata meet, neighbours are joined until those of lower scores are the
     likelier wrong.
     """
+    from sklearn.isotonic import isotonic_regression
+
     chances = []
     for stratum in strata:
         right, wrong = stratum.by_level()

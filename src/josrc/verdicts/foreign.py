@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from josrc.verdicts.calibration import Looks
 from josrc.verdicts.rising_chance import Numbers, RisingChance
@@ -37,6 +36,8 @@ def foreign_evidence(
     Returns:
         None where too few were planted, or too few are accused.
     """
+    from sklearn.isotonic import IsotonicRegression
+
     if min(len(planted), len(accused)) < MIN_PLANTED:
         return None
     if by_score:

@@ -367,12 +367,11 @@ def how_sure(summary: Mapping[str, Any]) -> str | None:
     rate = f"An estimated {100 * summary['noise_rate']:.1f} % of the labels are wrong"
     known = summary.get("known_noise_rate") is not None
     span = "" if known else f" (90 % interval: {low:.1f} to {high:.1f})"
-    known_shares = (summary.get(name) for name in PRECISION)
-    right, shares = "", [100 * share for share in known_shares if share is not None]
-    if shares:
-        right = f", and of the {accused:,} that are accused {shares[0]:.0f} %"
-    if len(shares) == len(PRECISION):
-        right += f" ({shares[1]:.0f} to {shares[2]:.0f})"
+    right, (precision, least, most) = "", (summary.get(name) for name in PRECISION)
+    if precision:
+        right = f", and of the {accused:,} that are accused {100 * precision:.0f} %"
+        if least is not None and most is not None:
+            right += f" ({100 * least:.0f} to {100 * most:.0f})"
     return f"{rate}{span}{right}. {said}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.isotonic import IsotonicRegression
 
 from josrc.verdicts.rising_chance import Numbers, RisingChance
 
@@ -29,6 +28,8 @@ def suggestion_evidence(
     Returns:
         None where too few were found.
     """
+    from sklearn.isotonic import IsotonicRegression
+
     if len(hold) < MIN_FOUND:
         return None
     ends = np.repeat([0.0, 1.0], ASSUMED_ERRORS)

@@ -58,12 +58,14 @@ def _written(world: World) -> Iterator[Case]:
     for number, value in enumerate(ODD):
         run = _scan(world, f"odd-{number}", {"more": value})
         for tool, name in TOOLS.items():
-            words = ("apply", "run", "--to", tool, f"out/{name}")
+            sure = () if tool == "label-studio" else ("--auto", "0")
+            words = ("apply", "run", *sure, "--to", tool, f"out/{name}")
             yield Case("label tools", f"to {tool}: {value!a:.40}", words, copy(run, "run"), ("out", "run"))  # fmt: skip
     for number, key in enumerate(("", "x" * 5000, "\ud800", "\x1b[2J", "path ", "verdict", "a\0b")):
         run = _scan(world, f"key-{number}", {key: 1})
         for tool, name in TOOLS.items():
-            words = ("apply", "run", "--to", tool, f"out/{name}")
+            sure = () if tool == "label-studio" else ("--auto", "0")
+            words = ("apply", "run", *sure, "--to", tool, f"out/{name}")
             yield Case("label tools", f"to {tool}: column {key!a:.40}", words, copy(run, "run"), ("out", "run"))  # fmt: skip
 
 

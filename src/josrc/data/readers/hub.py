@@ -60,7 +60,7 @@ def read_hub(name: str, config: DataConfig) -> Table:
         if part.lower() in SPLITS:
             kinds = kinds or columns_of(rows.column_names, config, name)
             _check_columns(rows.features, kinds, f"{name}, split '{part}'", datasets)
-            _add_hub_rows(found, rows, part, kinds, name)
+            _add_hub_rows(found, rows, part, kinds, name, whole_labels=config.whole_labels)
             used.append(rows)
     if not used:
         raise UserError(f"{name} has no split 'train' (it has: {', '.join(parts)}).")
@@ -99,11 +99,17 @@ def _check_columns(features: Any, columns: dict[str, str], where: str, datasets:
 
 
 def _add_hub_rows(
-    found: TableBuilder, rows: Any, part: str, columns: dict[str, str], name: str
+    found: TableBuilder,
+    rows: Any,
+    part: str,
+    columns: dict[str, str],
+    name: str,
+    *,
+    whole_labels: bool,
 ) -> None:
     names = getattr(rows.features[columns["label"]], "names", None)
     for number, cell in enumerate(map(whole, rows[columns["label"]])):
-        listed = listed_label(cell) if isinstance(cell, list) else None
+        listed = None if whole_labels else listed_label(cell)
         if listed is not None and len(listed) > 1:
             raise refuse_several(f"{name}, row {number:,} of split '{part}'", str(cell), 1)
         label = cell if listed is None else (listed or [None])[0]

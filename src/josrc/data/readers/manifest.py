@@ -71,13 +71,15 @@ class ManifestReader(Reader):
     @staticmethod
     def read(config: DataConfig) -> Table:
         """Rows in their order."""
-        path = Path(config.place)
-        if not is_manifest(path):
-            known = ", ".join(MANIFESTS)
-            raise UserError(
-                f"{path} is neither a folder of class folders nor a manifest ({known})."
-            )
+        check_manifest(Path(config.place))
         return read_manifest(config.place, config)
+
+
+def check_manifest(path: Path) -> None:
+    """Raise an error if a file can't be a manifest, by its name and sort."""
+    if not is_manifest(regular(path)):
+        known = ", ".join(MANIFESTS)
+        raise UserError(f"{path} is neither a folder of class folders nor a manifest ({known}).")
 
 
 def is_manifest(path: Path) -> bool:
@@ -160,13 +162,19 @@ def read_frames(
 
 
 def _with_one_label(row: Sequence[Any], config: DataConfig, several: list[str]) -> Sequence[Any]:
-    """A row whose cell of labels is no list; of a list of one that one, of others it is noted."""
-    listed = None if config.whole_labels else listed_label(row[1])
-    if listed is None:
+    """A row without lists of labels: of a list of one that one, any other is noted."""
+    if config.whole_labels:
         return row
-    if len(listed) > 1:
-        several.append(str(row[1]))
-    return [row[0], listed[0] if listed else None, *row[2:]]
+    cells = list(row)
+    votes = range(len(MANIFEST_COLUMNS), len(cells)) if config.annotator_columns else ()
+    for at in (1, *votes):
+        listed = listed_label(cells[at])
+        if listed is None:
+            continue
+        if len(listed) > 1:
+            several.append(str(cells[at]))
+        cells[at] = listed[0] if listed else None
+    return cells
 
 
 def _add(found: TableBuilder, row: Sequence[Any], number: int, place: int) -> None:
@@ -363,6 +371,9 @@ def frame_of(rows: list[dict[str, Any]], find: Find) -> pandas.DataFrame:
 
 def _frame(rows: list[dict[str, Any]], columns: Collection[str]) -> pandas.DataFrame:
     """What objects say of some columns; whole numbers beside missing ones stay whole."""
+    for name in columns:
+        if re.search("[\ud800-\udfff]", name):
+            raise UserError(f"A column is called {name!a}, which is not valid UTF-8. Rename it.")
     import pandas
 
     return pandas.DataFrame(rows, columns=list(dict.fromkeys(columns)), dtype=object)

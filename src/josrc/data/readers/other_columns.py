@@ -90,8 +90,7 @@ def _other_cells(path: Path, config: DataConfig, frames: Frames) -> OtherColumns
     names: list[str] = []
     rows: list[tuple[str, str, tuple[Any, ...]]] = []
     for frame in frames(path, every_column):
-        columns = [str(n).encode("utf-8", "backslashreplace").decode() for n in frame.columns]
-        frame.columns = columns
+        columns = list(map(str, frame.columns))
         # Under a column of labels per annotator nothing is called label.
         used = columns_of(columns, config, path, ("path",))
         taken = {used.get(kind) for kind in USED}

@@ -15,7 +15,8 @@ from pathlib import Path
 from josrc._console import say_once
 from josrc._plugins import load_plugin, plugin_names
 from josrc.config import RunConfig
-from josrc.engine.listeners.base import Listener, Logger, LoggerGuard
+from josrc.engine.listeners.background import BackgroundLoggers
+from josrc.engine.listeners.base import Listener, Logger
 from josrc.errors import UserError, closest, install_command
 
 # The entry points by which other packages add loggers: a name for --log, and a child of Logger.
@@ -42,10 +43,11 @@ def create_loggers(
     """The loggers that a configuration of a run in ``folder`` names, each in a folder of its own.
 
     One that does not exist is an error, and so is one whose library is missing. What goes wrong
-    later is reported, and ends no training.
+    later is reported, and neither ends nor holds up a training.
     """
     check_loggers(config.log)
-    return [LoggerGuard(name, _create(name, config, folder), tell) for name in config.log]
+    loggers = {name: _create(name, config, folder) for name in config.log}
+    return [BackgroundLoggers(loggers, tell)] if loggers else []
 
 
 def _loggers_in(name: str) -> list[type[Logger]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,46 +48,6 @@ class Logger(Listener):
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         self.config, self.folder = config, folder
-
-
-class LoggerGuard(Listener):
-    """Keeps failures of a logger from the run: one line reports it, and it is not called again.
-
-    A server that is gone or a full account must not cost a training.
-    """
-
-    def __init__(self, name: str, logger: Listener, tell: Callable[[str], None]) -> None:
-        self.name, self.logger, self.tell, self.failed = name, logger, tell, False
-
-    def _call(self, event: str, *values: Any) -> None:
-        if self.failed:
-            return
-        try:
-            getattr(self.logger, event)(*values)
-        except Exception as error:  # of another library: anything may be
-            self.failed = True
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            self.tell(f"--log {self.name} failed, and gets nothing more of this run: {why}")
-
-    def started(self, epochs: int, done: int) -> None:
-        """Hand it on."""
-        self._call("started", epochs, done)
-
-    def progressed(self, epoch: int, position: int, samples: int) -> None:
-        """Hand it on."""
-        self._call("progressed", epoch, position, samples)
-
-    def noticed(self, text: str) -> None:
-        """Hand it on."""
-        self._call("noticed", text)
-
-    def epoch_ended(self, row: Row) -> None:
-        """Hand it on."""
-        self._call("epoch_ended", row)
-
-    def ended(self, summary: dict[str, Any] | None) -> None:
-        """Hand it on."""
-        self._call("ended", summary)
 
 
 def numbers_of_summary(summary: dict[str, Any] | None) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""MLflow: ``mlflow ui --backend-store-uri RUN/logs/mlflow``, or whatever server is set."""
+"""MLflow: files in the run's folder, or whatever server is set."""
 
 from __future__ import annotations
 

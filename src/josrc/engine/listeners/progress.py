@@ -7,11 +7,12 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from josrc._console import duration, say
 from josrc.engine.listeners.base import Listener
+from josrc.engine.listeners.clock import RunClock
 from josrc.engine.metrics import GROUP_TITLES, Row
 
 
@@ -32,29 +33,18 @@ def describe_row(row: Row) -> str:
 class TimeEstimate(Listener):
     """Says once how long the run will take, as soon as that can be told."""
 
-    PATIENCE, STEPS = 15, 10  # seconds and steps that are watched first; a short run says nothing
+    PATIENCE = 15  # seconds that are watched first; a short run says nothing
 
-    def __init__(self, teller: Listener) -> None:
-        self.teller, self.epochs, self.said = teller, 0, False
-        self.seen: list[tuple[float, float]] = []
-
-    def started(self, epochs: int, done: int) -> None:
-        """Remember how much there is to do."""
-        self.epochs = epochs
+    def __init__(self, clock: RunClock, teller: Listener) -> None:
+        self.clock, self.teller, self.said = clock, teller, False
 
     def progressed(self, epoch: int, position: int, samples: int) -> None:
-        """Watch the pace; the first steps are slow, and not counted."""
-        if self.said:
+        """Look at the clock."""
+        if self.said or self.clock.watched < self.PATIENCE or self.clock.an_epoch is None:
             return
-        self.seen.append((time.monotonic(), epoch + position / samples))
-        if len(self.seen) <= 2 * self.STEPS:
-            return
-        (begun, first), (now, here) = self.seen[self.STEPS], self.seen[-1]
-        if now - begun >= self.PATIENCE:
-            self.said = True
-            an_epoch = (now - begun) / (here - first)
-            left = an_epoch * (self.epochs - here)
-            self.teller.noticed(f"About {duration(an_epoch)} per epoch; {duration(left)} left.")
+        self.said = True
+        an_epoch = duration(self.clock.an_epoch)
+        self.teller.noticed(f"About {an_epoch} per epoch; {self.clock.in_words()}.")
 
 
 class SlowRunHint(Listener):
@@ -62,21 +52,16 @@ class SlowRunHint(Listener):
 
     LONG = 30 * 60  # seconds
 
-    def __init__(self, teller: Listener) -> None:
-        self.teller, self.epochs, self.done = teller, 0, 0
-        self.begun = time.monotonic()
-
-    def started(self, epochs: int, done: int) -> None:
-        """Remember how much there is to do."""
-        self.epochs, self.done, self.begun = epochs, done, time.monotonic()
+    def __init__(self, clock: RunClock, teller: Listener) -> None:
+        self.clock, self.teller, self.said = clock, teller, False
 
     def epoch_ended(self, row: Row) -> None:
-        """Look at the first epoch only."""
-        if int(row["epoch"] or 0) != self.done + 1:
+        """Look at the first epoch that the clock can tell anything by."""
+        left = self.clock.left
+        if self.said or left is None:
             return
-        an_epoch = time.monotonic() - self.begun
-        if an_epoch * (self.epochs - self.done) > self.LONG:
-            left = an_epoch * (self.epochs - self.done - 1)
+        self.said = True
+        if left > self.LONG:
             self.teller.noticed(
                 f"{duration(left)} left on this CPU. Fewer --epochs, a smaller --image-size, a "
                 "smaller network (--model; for cnn7 model.width=0.5) or a GPU would shorten it."
@@ -89,20 +74,23 @@ class LiveProgress(Listener):
     Args:
         console: the terminal.
         title: what is running.
+        clock: tells how long it takes; it hears of everything first.
         above: what the run is part of, shown over it; then the bars vanish when the run ends.
     """
 
-    def __init__(self, console: Console, title: str, above: RenderableType | None = None) -> None:
+    def __init__(
+        self, console: Console, title: str, clock: RunClock, above: RenderableType | None = None
+    ) -> None:
+        self.clock = clock
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
             TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
         )
-        self.task = self.progress.add_task(title, epoch=0, epochs=0, total=None)
+        self.task = self.progress.add_task(title, epoch=0, epochs=0, total=None, left="")
         self.text = Text(no_wrap=True, overflow="ellipsis", style="dim")
         parts: list[RenderableType] = [self.progress, self.text]
         if above is not None:
@@ -116,7 +104,8 @@ class LiveProgress(Listener):
 
     def progressed(self, epoch: int, position: int, samples: int) -> None:
         """Move the bar inside an epoch."""
-        self.progress.update(self.task, completed=epoch + position / samples)
+        left = self.clock.in_words()
+        self.progress.update(self.task, completed=epoch + position / samples, left=left)
 
     def noticed(self, text: str) -> None:
         """Print it above the bar."""
@@ -124,7 +113,8 @@ class LiveProgress(Listener):
 
     def epoch_ended(self, row: Row) -> None:
         """Move the bar and show the epoch's numbers."""
-        self.progress.update(self.task, completed=row["epoch"], epoch=row["epoch"])
+        done, left = row["epoch"], self.clock.in_words()
+        self.progress.update(self.task, completed=done, epoch=done, left=left)
         self.text.plain = describe_row(row)
 
     def ended(self, summary: dict[str, Any] | None) -> None:
@@ -135,22 +125,23 @@ class LiveProgress(Listener):
 class PlainProgress(Listener):
     """A line per epoch, for logs and pipes; a sign of life in between when epochs are long."""
 
-    QUIET_SECONDS = 30
+    QUIET_SECONDS, LONG = 30, 90  # of a run that ends sooner no times are told
 
-    def __init__(self, console: Console, title: str) -> None:
-        self.console, self.title = console, title
-        self.epochs = self.begun_at = 0
-        self.begun = self.spoken = time.monotonic()
+    def __init__(self, console: Console, title: str, clock: RunClock) -> None:
+        self.console, self.title, self.clock = console, title, clock
+        self.epochs = 0
+        self.spoken = time.monotonic()
 
     def started(self, epochs: int, done: int) -> None:
-        """Remember when and where the run began."""
-        self.epochs, self.begun_at = epochs, done
-        self.begun = self.spoken = time.monotonic()
+        """Remember how many epochs there are."""
+        self.epochs = epochs
+        self.spoken = time.monotonic()
 
     def progressed(self, epoch: int, position: int, samples: int) -> None:
         """Say how far a long epoch is."""
         if time.monotonic() - self.spoken > self.QUIET_SECONDS:
-            self._say(f"epoch {epoch + 1}/{self.epochs}  {position:,} of {samples:,} samples")
+            here = f"epoch {epoch + 1}/{self.epochs}  {position:,} of {samples:,} samples"
+            self._say("  ".join(filter(None, [here, self.clock.in_words()])))
 
     def noticed(self, text: str) -> None:
         """One line."""
@@ -159,9 +150,8 @@ class PlainProgress(Listener):
     def epoch_ended(self, row: Row) -> None:
         """One line."""
         epoch = int(row["epoch"] or 0)
-        pace = (time.monotonic() - self.begun) / max(1, epoch - self.begun_at)
-        left = pace * (self.epochs - epoch)
-        rest = f"  {row['seconds']:.1f} s, {duration(left)} left" if left > 90 else ""
+        long = (self.clock.left or 0) > self.LONG
+        rest = f"  {row['seconds']:.1f} s, {self.clock.in_words()}" if long else ""
         self._say(f"epoch {epoch}/{self.epochs}  {describe_row(row)}{rest}")
 
     def _say(self, text: str) -> None:
@@ -169,8 +159,10 @@ class PlainProgress(Listener):
         say(self.console, f"{self.title}  {text}")
 
 
-def create_progress(console: Console, title: str, above: RenderableType | None = None) -> Listener:
+def create_progress(
+    console: Console, title: str, clock: RunClock, above: RenderableType | None = None
+) -> Listener:
     """A live bar on a terminal, plain lines elsewhere."""
     if console.is_terminal and not console.is_dumb_terminal:
-        return LiveProgress(console, title, above)
-    return PlainProgress(console, title)
+        return LiveProgress(console, title, clock, above)
+    return PlainProgress(console, title, clock)

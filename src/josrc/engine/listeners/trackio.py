@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
-from io import StringIO
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from josrc.config import RunConfig
 from josrc.engine.listeners.base import Logger, numbers_of
@@ -24,7 +26,7 @@ class Trackio(Logger):
 
     def started(self, epochs: int, done: int) -> None:
         """Begin a run, or go on with the one of the same name."""
-        with redirect_stdout(StringIO()):  # its lines would break into josrc's
+        with _quiet():
             self.run = self.library.init(
                 project="josrc",
                 name=run_name(self.config),
@@ -41,5 +43,33 @@ class Trackio(Logger):
 
     def ended(self, summary: dict[str, Any] | None) -> None:
         """Close the run."""
-        with redirect_stdout(StringIO()):
+        with _quiet():
             self.library.finish()
+
+
+class _Muted:
+    """An output that leaves out what one thread writes."""
+
+    def __init__(self, output: TextIO) -> None:
+        self.output, self.thread = output, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """Hand it on, unless it comes from that thread."""
+        muted = threading.get_ident() == self.thread
+        return len(text) if muted else self.output.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.output, name)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the lines that Trackio prints on this thread from breaking into josrc's."""
+    before = sys.stdout
+    muted: Any = _Muted(before)
+    sys.stdout = muted
+    try:
+        yield
+    finally:
+        if sys.stdout is muted:
+            sys.stdout = before

@@ -10,6 +10,7 @@ from typing import Any
 from josrc._io import write_text
 from josrc._reading import regular
 from josrc.config import RunConfig
+from josrc.engine.listeners.background import PATIENCE
 from josrc.engine.listeners.base import Logger, numbers_of, numbers_of_summary
 from josrc.engine.metrics import Row
 from josrc.engine.run_folder import run_name
@@ -30,6 +31,12 @@ class WeightsAndBiases(Logger):
         known = done and self.mark.is_file()
         name = regular(self.mark).read_text(encoding="utf-8") if known else token_hex(4)
         write_text(self.mark, name)
+        # How long it waits for its server, at the end of the process too, unless somebody said so.
+        limits = {
+            limit: PATIENCE
+            for limit in ("init_timeout", "finish_timeout")
+            if f"WANDB_{limit.upper()}" not in os.environ
+        }
         self.run = self.library.init(
             project=os.environ.get("WANDB_PROJECT", "josrc"),
             id=name,
@@ -37,7 +44,7 @@ class WeightsAndBiases(Logger):
             config=self.config.flat(),
             dir=str(self.folder),
             resume="allow",
-            settings=self.library.Settings(silent=True, console="off"),
+            settings=self.library.Settings(silent=True, console="off", **limits),
         )
 
     def epoch_ended(self, row: Row) -> None:

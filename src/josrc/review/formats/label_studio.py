@@ -1,9 +1,13 @@
-"""Tasks for Label Studio: the label as an annotation, josrc's suggestion as a prediction."""
+"""Tasks for Label Studio: josrc's suggestion as a prediction, and what is settled annotated.
+
+A task that comes with an annotation is done for Label Studio, and nobody is asked about it. So the
+label is an annotation only where there is nothing to decide.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,6 +40,7 @@ def write_tasks(
     address: Mapping[str, str],
     classes: Sequence[str],
     copies: Mapping[int, Sequence[str]],
+    settled: Collection[int],
 ) -> int:
     """Write tasks in the order of the rows, and beside them the labelling interface.
 
@@ -46,6 +51,7 @@ def write_tasks(
         address: at which the folders of images are shown: by the folder, how it begins there.
         classes: that people choose from.
         copies: ids of images without a task of their own that show the same as a row does.
+        settled: rows that nobody need be asked about: their labels come as annotations.
 
     Returns:
         How many tasks there are.
@@ -54,6 +60,9 @@ def write_tasks(
     tasks = []
     for row in rows:
         task = _task(row, verdicts[row.row or 0], out, address, nothing)
+        if row.row in settled:
+            given = {"result": [_choice(GIVEN_MARK, row.label)], "ground_truth": False}
+            task["annotations"] = [given]
         if same := copies.get(row.row or 0):
             task["data"][COPIES] = [shown(name) for name in same]
         tasks.append(task)
@@ -64,11 +73,12 @@ def write_tasks(
 
 
 def interface(choices: Sequence[str]) -> str:
-    """What Label Studio shows for each task: the image, the verdict, and the choices."""
+    """What Label Studio shows for each task: image, given label, verdict, and the choices."""
     listed = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in choices)
     return (
         "<View>\n"
         '  <Image name="image" value="$image"/>\n'
+        '  <Header value="Given label: $given_label"/>\n'
         '  <Text name="reason" value="$reason"/>\n'
         '  <Choices name="label" toName="image" choice="single" showInLine="true">\n'
         f"{listed}\n"
@@ -94,10 +104,7 @@ def _task(
         "reason": verdict.reason,
         "split": row.split,
     }
-    task: dict[str, Any] = {
-        "data": data,
-        "annotations": [{"result": [_choice(GIVEN_MARK, row.label)], "ground_truth": False}],
-    }
+    task: dict[str, Any] = {"data": data}
     if suggested is not None:
         prediction = {
             "model_version": f"josrc {__version__}",

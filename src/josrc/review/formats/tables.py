@@ -47,10 +47,13 @@ def write_parquet_manifest(out: Path, rows: Iterable[CorrectedRow], parted: bool
 
 def _array(arrow: Any, cells: list[Any]) -> Any:
     try:
-        return arrow.array(cells)
+        found = arrow.array(cells)
     except (arrow.ArrowException, OverflowError, UnicodeEncodeError):
-        # Of several types, beyond 64 bits, or no UTF-8.
+        found = None
+    # Of several types, beyond 64 bits, no UTF-8; or objects without keys, which parquet has not.
+    if found is None or "struct<>" in str(found.type):
         return arrow.array([None if cell is None else _utf8(as_text(cell)) for cell in cells])
+    return found
 
 
 def _utf8(text: str) -> str:

@@ -87,6 +87,7 @@ def overview(
         "run": folder.path.absolute().name,
         "method": "Scan" if scanned else get_method(config.method.name).title,
         "scanned": scanned,
+        "judged": audit.get("judged", ""),
         "trained_on": data.name + noise,
         "model": config.model.name,
         "epochs": config.epochs,
