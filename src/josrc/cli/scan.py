@@ -136,12 +136,12 @@ def scan(
         label_column=label_column,
         annotator_column=annotator_column,
         annotator_columns=names(annotator_columns) or None,
-        group_column=group_column,
         whole_labels=whole_labels or None,
         allow_outside=allow_outside or None,
         allow_skipped=allow_skipped or None,
         workers=workers,
         device=device,
+        group_column=group_column,
         data_root=data_root,
     )
     end = Terminal()  # for those who want to see no progress, too

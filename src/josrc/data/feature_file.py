@@ -174,7 +174,7 @@ def open_features(path: Path) -> Features:
 def read_ids(path: Path) -> PackedStrings:
     """What the samples of a file are called."""
     table, begin = _read_header(path)
-    with readable(path), path.open("rb") as file:
+    with readable(path), regular(path).open("rb") as file:
 
         def read(name: str, kind: str) -> NDArray[Any]:
             first, last = table[name]["data_offsets"]
