@@ -45,7 +45,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     [
         (
             "folder.npz",
-            "{home}/folder.npz can't be used: There is a folder where the file should go. Name",
+            "{home}/folder.npz can't be used: There is a folder where the file should go. Give",
         ),
         ("file/n.npz", "{home}/file can't be used: File exists. Choose another name"),
         ("file/a/n.npz", "{home}/file/a can't be used: Not a directory. Choose another place"),

@@ -13,7 +13,10 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 def usage(error: Any) -> str:
-    """A usage error as a message; empty if help was shown in its place."""
+    """A usage error as a message; of no word at all the help is shown, and it is empty."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.format_message())
+        return ""
     if hasattr(error, "possibilities"):  # of an option that does not exist
         parameters = error.ctx.command.get_params(error.ctx)
         options = [name[2:] for p in parameters for name in p.opts if name.startswith("--")]
@@ -29,8 +32,6 @@ def usage(error: Any) -> str:
     else:
         error.message = _with_value(error)
         text = error.format_message()
-    if not text:
-        return ""
     stop = "" if text[-1] in ".?" else "."
     more = f" See: {error.ctx.command_path} --help" if error.ctx else ""
     return f"josrc: {text}{stop}{more}"

@@ -313,7 +313,7 @@ def test_what_is_no_run_configuration_is_told(tmp_path: Path) -> None:
         load_run_config(RunFolder(tmp_path))
     for text in ("epochs: 3", "method: josrc", "method: {}"):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(UserError, match=r"config\.yaml names no method"):
+        with pytest.raises(UserError, match=r"config\.yaml has no method"):
             load_run_config(RunFolder(tmp_path))
 
 
