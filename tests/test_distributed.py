@@ -124,8 +124,8 @@ def assert_alike(run: Path, rows: list[Any]) -> None:
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
 
 
-# Joint-Optim keeps predictions of every sample, Posterior opinions, from which a noise model follows
-# between epochs; DeepSelf looks at all samples there.
+# Joint-Optim keeps predictions of every sample, Posterior opinions, from which a noise model
+# follows between epochs; DeepSelf looks at all samples there.
 METHODS = ("standard", "josrc", "posterior", "joint-optim", "deepself")
 
 
