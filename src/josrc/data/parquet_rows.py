@@ -230,12 +230,11 @@ def _dictionary(values: Any) -> Any:
 def read_row(path: str, row: int, column: str = "") -> bytes:
     """The image in a row of a parquet file; of a column, if it is not the one of images."""
     try:
-        cell = _row_groups.row(path, row, column)
+        content = _buffer(_row_groups.row(path, row, column))
     except (UnreadableImageError, UserError) as error:
         raise UnreadableImageError(str(error)) from None
     except Exception as error:  # damaged files fail in many ways
         raise UnreadableImageError(f"damaged: {clipped(str(error), MAX_TEXT_LENGTH)}") from None
-    content = _buffer(cell)
     if content is None:
         raise UnreadableImageError("its row contains no bytes")
     if content.size > LARGEST_IMAGE:

@@ -29,7 +29,7 @@ def cases(_: object) -> Iterator[Case]:
     for value in ODD:
         yield _case(f"grid of seeds {value!a:.60}", GOOD | {"grid": {"seed": [0, value, -1]}})
         yield _case(f"grid of names {value!a:.60}", GOOD | {"grid": {"method.name": [value, "no"]}})
-        yield _case(f"choices {value!a:.60}", GOOD | {"choices": {"batch_size": [64, value, -1]}})
+        yield _case(f"drawn {value!a:.60}", GOOD | {"choices": {"batch_size": [64, value, -1]}})
         yield _case(f"fixed epochs {value!a:.60}", GOOD | {"fixed": {"epochs": value, "plant": 9}})
         for end in ("low", "high", "log", "whole"):
             odd = {"low": 0.1, "high": 10.0**7} | {end: value}
