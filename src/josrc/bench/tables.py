@@ -251,7 +251,7 @@ OTHERS_NOTE = (
 OWN_NOTES = {
     "digits": "JoCoR's weight, Jo-SRC's smoothing, DeepSelf's prototypes, P-correction's rates, "
     "Meta-Learning's teacher and CleanNet's updates were chosen on this same noise, so this is a "
-    "demonstration and no benchmark. CleanNet is told by the truth whether a fifth of the labels "
+    "demonstration and no benchmark. CleanNet knows from the truth whether a fifth of the labels "
     "are right, and forget rates are the true ones. Labels turned: the share for which the method "
     "puts another label in the given one's place in the end, and in brackets the share of these "
     "that are right then; foreign images, a quarter of all, have no right one.",

@@ -244,7 +244,7 @@ def bench_time(
             "--recipe."
         ),
     ] = None,
-    recipe: Annotated[str, typer.Option(help="fast, say; see 'josrc recipes'.")] = "augmented",
+    recipe: Annotated[str, typer.Option(help="such as fast; see 'josrc recipes'.")] = "augmented",
     seeds: Annotated[int, typer.Option(min=1, help="Runs per schedule.")] = 1,
     data_root: DataRoot = None,
     device: Device = None,

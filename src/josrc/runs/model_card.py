@@ -133,7 +133,7 @@ def _found(audit: Mapping[str, Any] | None) -> Iterator[str]:
     counts, low, high = audit["counts"], audit.get("noise_rate_low"), audit.get("noise_rate_high")
     share, of = f"{audit['noise_rate']:.1%}", f"the {audit['samples']:,} labels"
     if audit.get("known_noise_rate") is not None:
-        yield f"josrc was told that {audit['known_noise_rate']:.1%} of {of} are wrong."
+        yield f"By what josrc was given, {audit['known_noise_rate']:.1%} of {of} are wrong."
     elif audit.get("planted"):
         yield (
             f"josrc estimates that {share} of {of} are wrong (90 % interval: {low:.1%} to "

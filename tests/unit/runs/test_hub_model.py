@@ -107,7 +107,7 @@ def test_every_claim_of_the_card_is_of_this_run(trained: library.Run, tmp_path: 
     assert "on purpose: symmetric, rate 0.2." in card(noise="symmetric", rate=0.2)
     assert "of the file `labels.csv`" in card(noise_file=Path("/home/me/labels.csv"))
     audit = trained.audit | {"planted": None, "known_noise_rate": 0.25}  # type: ignore[operator]
-    assert "josrc was told that 25.0% of the" in card(audit=audit)
+    assert "By what josrc was given, 25.0% of the" in card(audit=audit)
     audit |= {"known_noise_rate": None, "noise_rate_low": 0.01}
     assert "look wrong, and at the least 1.0% are; nothing could measure" in card(audit=audit)
     measured = {"planted": {"count": 9}, "noise_rate_low": 0.01, "noise_rate_high": 0.3}
