@@ -37,7 +37,8 @@ from josrc.runs.start import plan
 METHODS = ("standard", "josrc", "posterior", "gce", "elr", "sop")
 NETWORK, SIDE = "tf_efficientnet_lite0", 64
 TRAINING, TESTED = 800, 600
-Images, Labels = NDArray[np.uint8], NDArray[np.int64]
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

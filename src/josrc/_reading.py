@@ -155,7 +155,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> Any:
         declared, there = _bytes(shape, kind), archive.getinfo(name).file_size - file.tell()
         if kind.hasobject or declared != there:
             what = "Python objects" if kind.hasobject else f"{declared:,} bytes, and has {there:,}"
-            raise ValueError(f"{clipped(name)} claims to contain{what}")
+            raise ValueError(f"{clipped(name)} claims to contain {what}")
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 
@@ -189,7 +189,7 @@ def read_array(path: Path, complaint: str = "is damaged") -> NDArray[Any]:
         if kind.hasobject:
             raise ValueError("it contains Python objects, which josrc never loads")
         if declared > there:
-            raise ValueError(f"it claims to contain{declared:,} bytes, and has {there:,}")
+            raise ValueError(f"it claims to contain {declared:,} bytes, and has {there:,}")
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 

@@ -263,7 +263,7 @@ class DataConfig(Section):
         """These settings, if the noise is labels that people gave to this very data."""
         if PEOPLE[self.noise] != self.name:
             raise ValueError(
-                f"Noise '{self.noise}' means labels that people gave to"
+                f"Noise '{self.noise}' means labels that people gave to "
                 f"{PEOPLE[self.noise]}, not to {self.name}."
             )
         if self.rate > 0:

@@ -63,7 +63,8 @@ def test_a_run_leaves_the_folder_of_the_contract(run: Path) -> None:
     header = (run / "metrics.csv").read_text().splitlines()[0]
     assert header == (
         "epoch,lr,threshold,loss,test_accuracy,n_clean,n_id,n_ood,clean_precision,id_precision,"
-        "ood_precision,fit_clean,fit_id,fit_ood,recover_id,seconds,teacher_accuracy,agreement"
+        "ood_precision,fit_clean,fit_id,fit_ood,recover_id,seconds,teacher_accuracy,agreement,"
+        "labels_turned,turned_right"
     )
 
 
@@ -178,7 +179,7 @@ MISTAKES = {
     ),
     "held out of digits": (
         ["train", "digits-o", "--val", "0.1"],
-        "--val is for images of your own",
+        "--val is for your own images",
     ),
     "no key=value": (["train", "digits-o", "fast"], "key=value"),
     "wrong type": (["train", "digits-o", "epochs=many"], "epochs='many'"),

@@ -22,7 +22,7 @@ from josrc.config import DataKind
 from josrc.engine.checkpoint import load_tensors, save_tensors
 
 IGNORED = (
-    "no longer settings, and ignored: method.guard_empty, method.guard_logarithms, "
+    "ignoring obsolete settings: method.guard_empty, method.guard_logarithms, "
     "method.strict_threshold."
 )
 

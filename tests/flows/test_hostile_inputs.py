@@ -141,7 +141,7 @@ def test_a_name_that_no_file_can_have_is_a_skipped_image(
 
 NOISE_FILES = {
     "bomb.npz": (bomb, "it would expand from"),
-    "boastful.npy": (boastful, "it claims to contain800,000,000,000 bytes, and has 0"),
+    "boastful.npy": (boastful, "it claims to contain 800,000,000,000 bytes, and has 0"),
     "no-array.npz": (no_array, "given is not an array"),
     "objects.npz": (objects, "Python objects"),
     "fifo.npz": (fifo, "is a pipe"),

@@ -210,7 +210,7 @@ MISTAKES = {
     "no such file": (["train", "images.csv"], "images.csv does not exist"),
     "one class": (["train", "one"], "one class, 'cat'"),
     "no image": (["train", "junk", "--allow-skipped"], "contains no images"),
-    "recipe": (["train", "two", "--recipe", "plain"], "Recipes are for"),
+    "recipe": (["train", "two", "--recipe", "plain"], "Recipes belong to data sets"),
     "test class": (["train", "two", "--test", "other"], "class 'emu'"),
     "forget rate": (["train", "two", "--method", "coteaching"], "method.forget_rate"),
     "share": (["train", "two", "--val", "1"], "data.val=1"),
@@ -313,7 +313,7 @@ def test_a_run_that_ended_badly_says_so_at_its_end_and_in_its_report(
     (run / "summary.json").write_text(json.dumps(summary | {"fell": True}))
     assert josrc("resume", run) == 0  # it has finished: what is left is to say how
     assert josrc("report", run) == 0
-    warning = "less than half of the best value was left. Suggested labels, and in part"
+    warning = "less than half of the best value was left. Suggested labels, and partly"
     assert warning in " ".join(capsys.readouterr().out.split())
     assert warning in (run / "audit" / "report.html").read_text()
 

@@ -47,16 +47,17 @@ TESTED_ELSEWHERE = {
         data/readers/__init__ data/readers/_extras data/readers/table kernels/__init__
         models/__init__ engine/listeners/base""",
     "flows through the commands that use them, from start to end": """
-        runs/data runs/inject runs/intro runs/plots runs/run runs/start engine/device
-        engine/run_schemas data/images data/readers/arrays data/readers/coco
+        runs/data runs/inject runs/intro runs/options runs/plots runs/run runs/start
+        engine/run_schemas verdicts/scope data/images data/readers/arrays data/readers/coco
         data/readers/label_studio data/readers/other_columns review/formats/rows""",
     "tests that start processes, Ray, or a tracker": """
-        engine/cluster engine/parallel runs/shards engine/listeners/mlflow
-        engine/listeners/wandb""",
+        engine/cluster engine/parallel engine/listeners/mlflow engine/listeners/wandb""",
     "test_batch_norm, against the layers that they replace": """
         kernels/ops kernels/patches kernels/tensors models/hardware""",
     "a neighbour that alone uses them": """
-        bench/truth data/features models/ensemble verdicts/curves verdicts/evidence
+        bench/ours bench/speed_head bench/truth bench/varied data/features
+        engine/listeners/background engine/listeners/clock models/ensemble runs/model_card
+        verdicts/curves verdicts/evidence verdicts/groups verdicts/proportions
         verdicts/rising_chance verdicts/report/copies verdicts/report/decisions""",
 }
 

@@ -30,7 +30,9 @@ def bench_run(
     cells: Cells = None,
     rows: Annotated[
         list[str] | None,
-        typer.Option(help="Only these rows, by the folders of their results: short-closed ..."),
+        typer.Option(
+            help="Only these rows, by the folders of their results, such as short-closed."
+        ),
     ] = None,
     recipe: Annotated[str, typer.Option(help="augmented, or plain as in JoCoR.")] = "augmented",
     seeds: Annotated[

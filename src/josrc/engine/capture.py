@@ -229,7 +229,11 @@ def create_stepper(
     on_gpu = state.device.type == "cuda"
     if engine == "captured" and not on_gpu:
         raise UserError(
-            "The captured engine supports only a single process. With several, use engine compiled."
+            "The captured engine replays CUDA graphs and needs a GPU. Use --engine auto."
+        )
+    if engine == "captured" and world() > 1:
+        raise UserError(
+            "The captured engine supports only a single process. With several: --engine compiled."
         )
     if engine == "compiled" and state.method.compiles:
         return CompiledStepper(state)

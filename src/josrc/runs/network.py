@@ -118,7 +118,7 @@ def _how_much(samples: int, name: str, learned: bool, device: str) -> tuple[str,
         )
     if samples < MIN_FINE_TUNING_IMAGES:
         return "head", (
-            f"Training only the head:{samples:,} images are few for a whole network. "
+            f"Training only the head: {samples:,} images are few for a whole network. "
             "--train all trains it all."
         )
     return "all", (

@@ -64,7 +64,7 @@ def read_rows(values: NDArray[Any] | str | Path, what: What, source: Source) -> 
         row = int(broken[0])
         raise UserError(
             f"{name} has {broken.size:,} rows with NaN or infinite values, the first for "
-            f"image{source.ids[row]} (row {row})."
+            f"image {source.ids[row]} (row {row})."
         )
     return _probabilities(rows, name, source) if what == "probs" else rows
 
@@ -86,7 +86,7 @@ def _probabilities(rows: NDArray[Any], name: str, source: Source) -> NDArray[Any
         row = int(off[0])
         raise UserError(
             f"{name}: the probabilities of {off.size:,} images do not sum to 1, the first for "
-            f"image{source.ids[row]} (row {row}), with a sum of{sums[row]:.3g}."
+            f"image {source.ids[row]} (row {row}), with a sum of {sums[row]:.3g}."
         )
     found: NDArray[Any] = (rows / sums[:, None]).astype(np.float32)
     return found

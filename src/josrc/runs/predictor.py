@@ -217,7 +217,7 @@ def write_predictions(
     often = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common(5))
     told += f", {reasons.total():,} files could not be read ({often})."
     if reasons.total() == done:
-        raise UserError(f"{told} All are listed in{path}, with the reasons.")
+        raise UserError(f"{told} All are listed in {path}, with the reasons.")
     return told
 
 

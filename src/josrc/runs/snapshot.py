@@ -340,7 +340,7 @@ class OpenRun:
         if self.changes is not None and self.changes.all_gone:
             raise UserError(
                 f"None of the {len(self.changes.names):,} images of {self.folder.path} can be "
-                f"found, such as{self.source.paths[0]}. If they have moved, use --data-root NEW."
+                f"found, such as {self.source.paths[0]}. If they have moved, use --data-root NEW."
             )
 
 

@@ -117,7 +117,7 @@ class LookPlan:
         """What so many looks are expected to correct, and what is left after them."""
         looks = min(looks, len(self.rows))
         return (
-            f"{looks:,} looks, expected to correct about{self.expected(looks):,.0f} "
+            f"{looks:,} looks, expected to correct about {self.expected(looks):,.0f} "
             f"labels in total. After that: {self.outlook(looks)}"
         )
 

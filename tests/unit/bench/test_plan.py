@@ -65,19 +65,6 @@ def test_a_variant_is_asked_for_as_a_setting_of_the_augmented_recipe() -> None:
     }
 
 
-def test_the_steps_with_a_pass_for_each_view_are_asked_for_as_such() -> None:
-    keys = plan_runs("ablation-apart", None, None, 1)
-    assert [key.recipe for key in keys] == [
-        *(f"augmented-{v}" for v in ("c", "ci", "cio")),
-        "augmented",
-    ]
-    asked = [request(key)["layers"][0]["method"] for key in keys]
-    assert asked == [
-        *({"joint_forward": False, "variant": v} for v in ("c", "ci", "cio")),
-        {"joint_forward": False},
-    ]
-
-
 def test_every_result_shown_has_the_settings_that_its_run_would_have_now() -> None:
     """A method or recipe that changes makes its results ones of another: to results/earlier."""
     root = Path(__file__).parents[3] / "results"

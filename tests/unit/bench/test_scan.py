@@ -46,8 +46,8 @@ def test_every_side_is_measured_by_features_that_are_there(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--cells", "aggregate"], "Unknown cell 'aggregate'. There are: none-0, aggregate-0"),
-        (["--sides", "clean"], "Unknown side 'clean'. There are: scan, cleanlab"),
+        (["--cells", "aggregate"], "Unknown cell 'aggregate'. Known: none-0, aggregate-0"),
+        (["--sides", "clean"], "Unknown side 'clean'. Known: scan, cleanlab"),
         (["--data", "look-alikes"], "is not known to josrc bench scan"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_recipe_is_timed_at_its_own_length_for_every_seed() -> None:
 def test_a_file_in_the_wrong_place_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, 60.0, 20.0, 10, "josrc")
     path.rename(path.with_name("epochs-20.json"))
-    with pytest.raises(UserError, match=r"epochs-20\.json is no result"):
+    with pytest.raises(UserError, match=r"epochs-20\.json is not a result"):
         read_times(tmp_path)
 
 

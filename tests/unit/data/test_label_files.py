@@ -124,8 +124,8 @@ def test_csv_labels_are_names_or_numbers_with_or_without_a_header(tmp_path, text
         ([2, 0, -1, 1], "label -1 of sample 2.*0 to 2"),
         ([2, 0, 1, 3], "label 3 of sample 3.*0 to 2"),
         (np.uint64([2, 0, 2**64 - 1, 1]), f"label {2**64 - 1} of sample 2"),
-        ([[2], [0], [1], [1]], r"one vector.*\(4, 1\)"),
-        (2, r"one vector.*\(\)"),
+        ([[2], [0], [1], [1]], r"must be a vector.*\(4, 1\)"),
+        (2, r"must be a vector.*\(\)"),
         ([2, 0, 0.5, 1], "whole numbers.*float64"),
         ([2, 0, np.nan, 1], "whole numbers.*float64"),
         ([2.0, 0.0, np.inf, 1.0], "label inf of sample 2"),
@@ -168,7 +168,7 @@ def test_csv_files_that_hold_something_else_are_refused(tmp_path, text, problem)
 
 
 def test_a_noise_file_of_other_data_is_refused(noise_file):
-    with pytest.raises(UserError, match=r"noise\.npz.*other data"):
+    with pytest.raises(UserError, match=r"noise\.npz was made for different data"):
         read_label_file(noise_file, TRUE[::-1], NAMES)
 
 

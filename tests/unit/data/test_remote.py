@@ -40,7 +40,7 @@ def test_too_large_an_object_is_not_fetched(
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("http://example.org/list.csv", "does not open http://"),
+        ("http://example.org/list.csv", "does not support http://"),
         ("s3://ann:secret@bucket/list.csv", "leave the password out"),
         ("memory://nowhere/list.csv", "there is no such object or bucket"),
         ("s3://", "s3:// names no bucket: s3://BUCKET/PATH"),

@@ -68,7 +68,7 @@ def test_the_forget_rate_comes_from_the_data_unless_it_is_given(key: str) -> Non
 @pytest.mark.parametrize("key", SMALL_LOSS)
 def test_a_missing_noise_rate_is_explained(key: str) -> None:
     settings = get_method(key).Settings.model_validate({})
-    with pytest.raises(UserError, match=rf"{key} .*method\.forget_rate=0\.2, say.*noise file"):
+    with pytest.raises(UserError, match=rf"{key} .*such as method\.forget_rate=0\.2\).*noise file"):
         settings.with_noise_rate(None)
 
 

@@ -181,7 +181,7 @@ def test_a_broken_safetensors_file_is_an_error_that_names_it(
 @pytest.mark.parametrize("content", [[1, 2], {"a": 1}, {"state_dict": {"a": 1}}], ids=str)
 def test_a_file_without_a_state_dict_is_an_error_that_says_so(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "w.pt")
-    with pytest.raises(UserError, match=r"w\.pt does not hold a state dict"):
+    with pytest.raises(UserError, match=r"w\.pt does not contain a state dict"):
         fresh(tmp_path / "w.pt")
 
 

@@ -85,7 +85,7 @@ def test_a_training_never_replaces_decisions(
     command = ["train", reviewed.parent / "photos", *FAST, "--overwrite", "--out", reviewed]
     assert josrc(*command) == 2
     assert (
-        f"{reviewed} holds 1 decisions of a review, which would be lost. Name another --out, and "
+        f"{reviewed} contains 1 review decisions, which would be lost. Name another --out, and "
         f"copy them over later: josrc review NEW --decisions-of {reviewed}"
         in capsys.readouterr().err
     )

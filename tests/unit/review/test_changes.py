@@ -44,7 +44,7 @@ def test_a_list_of_changes_replaces_nothing_else(
     home = reviewed.parent
     out, listed = home / "clean.csv", home / "clean.changes.csv"
     listed.write_text("mine")
-    for options, message in (([], "exists"), (["--overwrite"], "was not written by josrc apply")):
+    for options, message in (([], "exists"), (["--overwrite"], "which josrc apply did not write")):
         assert josrc("apply", reviewed, "--auto", "0.9", "--out", out, *options) == 2
         assert f"{listed}" in (said := capsys.readouterr().err)
         assert message in said

@@ -29,7 +29,7 @@ def test_label_studio_gets_the_looks_of_a_review_in_their_order(
     tasks = tasks_of(with_copies, 6)
     # Every p_clean is 0.1: seven labels of six looks, as the first image is there twice.
     said = capsys.readouterr().out
-    assert "6 looks, expected to correct about6 labels in total. After that: About 15" in said
+    assert "6 looks, expected to correct about 6 labels in total. After that: About 15" in said
     assert "Another hundred looks are expected to correct about 15" in said
     store = Store(with_copies / "audit")
     names = {row: name for row, name, _, _ in store.samples()}
@@ -87,4 +87,4 @@ def test_nothing_is_handed_over_where_all_is_decided(
     assert "all are removed or decided" in capsys.readouterr().err
     assert not out.exists()
     assert josrc("apply", reviewed, "--out", out.with_suffix(".csv"), "--budget", "3") == 2
-    assert "--budget goes with --to label-studio" in capsys.readouterr().err
+    assert "--budget needs --to label-studio" in capsys.readouterr().err

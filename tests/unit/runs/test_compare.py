@@ -56,7 +56,7 @@ def test_decisions_and_an_earlier_run_stand_in_the_report(
     assert 'id="decisions"' not in page, "nobody has decided on anything there"
     assert josrc("report", rounds.first) == 0
     page = (rounds.first / "audit" / "report.html").read_text()
-    assert "People had decided on 6 images when this was written:" in page
+    assert "People had decided on 6 images when this report was written:" in page
     assert "1 kept, 4 relabelled, 1 removed." in page
     assert '"decided":["relabel","now zero"]' in page
     assert "Compared with an earlier run" not in page
@@ -120,7 +120,7 @@ def test_new_images_lead_on_to_report_decisions_and_a_corrected_set(
         (out / "audit" / "verdicts.csv").read_text()
     )
     assert "judged <bdi>by the trained network" in (out / "audit" / "report.html").read_text()
-    assert "holds a run" in failing(capsys, *words, "--data-root", grown)
+    assert "contains a run" in failing(capsys, *words, "--data-root", grown)
 
     # People decide on them: classes that no new image has can be chosen, too.
     wrong = next(row for row, line in enumerate(lines) if line["given_label"] == "three")
@@ -136,7 +136,9 @@ def test_new_images_lead_on_to_report_decisions_and_a_corrected_set(
     assert labels == {
         line["id"]: "one" if row == wrong else "zero" for row, line in enumerate(lines)
     }
-    assert "holds 1 decisions" in failing(capsys, *words, "--data-root", grown, "--overwrite")
+    assert "contains 1 review decision" in failing(
+        capsys, *words, "--data-root", grown, "--overwrite"
+    )
     # It has no network, and its verdicts need another run's.
     judge = f"josrc audit {run} --new PATH"
     assert judge in failing(capsys, "audit", out)

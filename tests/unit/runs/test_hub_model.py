@@ -129,5 +129,5 @@ def test_other_files_are_left_alone(
 ) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     assert josrc("export", trained.path, "--format", "hf", "--out", tmp_path) == 2
-    assert "holds thesis.txt, which is not part of a model" in capsys.readouterr().err
+    assert "contains thesis.txt, which is not part of a model" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

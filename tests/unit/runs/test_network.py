@@ -17,7 +17,7 @@ def test_auto_chooses_a_learned_network_and_says_why(
     out = tmp_path / "run"
     assert josrc("train", photos, *FAST, "--epochs", "1", "--train", "auto", "--out", out) == 0
     said = capsys.readouterr().out
-    assert f"Network: {LITE} with ImageNet weights, as the images are photographs by their" in said
+    assert f"Network: {LITE} with ImageNet weights, as the images are large enough to be" in said
     assert "Training only the head, on features that are computed once: a CPU takes" in said
     assert "The features of 2 views of each image stay in memory" in said
     model = config_of(out)["model"]

@@ -166,7 +166,7 @@ def test_options_that_do_not_go_with_ray_are_told(
 ) -> None:
     scan = ["scan", str(pictures), "--out", str(tmp_path / "RUN")]
     assert josrc(*scan, "--address=auto") == 2
-    assert "--address is for Ray: add --engine ray" in capsys.readouterr().err
+    assert "--address needs --engine ray" in capsys.readouterr().err
     assert josrc(*scan, "--engine=ray", "--shard-size=100") == 2
     assert "a shard has 128 images, or a multiple of that" in capsys.readouterr().err
     np.save(tmp_path / "features.npy", np.zeros((IMAGES, 4)))

@@ -258,7 +258,7 @@ def test_images_that_are_not_there_are_told_and_nothing_is_written(
     assert report.read_bytes() == before
     if name == "folder":  # the ledger is enough, where no image was held out
         assert josrc("audit", run, "--noise-rate", "0.5") == 0
-        assert "is unchanged. Say where the images are now" in capsys.readouterr().out
+        assert "is unchanged. If the images have moved: " in capsys.readouterr().out
     else:
         assert josrc("audit", run) == 2
         assert "None of the 36 images" in capsys.readouterr().err

@@ -62,8 +62,8 @@ def test_a_trial_is_known_by_its_settings_in_any_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"metric": "test_accuracy"}, "test_accuracy is refused"),
-        ({"metric": "last10_mean"}, "last10_mean is refused"),
+        ({"metric": "test_accuracy"}, "test_accuracy is not allowed"),
+        ({"metric": "last10_mean"}, "last10_mean is not allowed"),
         ({"metric": "loss"}, "loss is not valid. It is agreement or estimated_precision"),
         ({"metric": "agreement"}, "digits-o has none"),
         ({"metric": "estimated_precision", "fixed": {"epochs": 2}}, "add plant: 0.05"),
@@ -113,7 +113,7 @@ def test_a_folder_of_something_else_is_left_alone(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "photo.jpg").touch()
     assert josrc("sweep", written(tmp_path), "--out", tmp_path / "mine") == 2
-    assert "holds photo.jpg, which is not part of a sweep" in capsys.readouterr().err
+    assert "contains photo.jpg, which is not part of a sweep" in capsys.readouterr().err
 
 
 def test_a_plan_that_is_missing_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ def test_a_scan_speaks_of_errors_that_it_tried_out_and_a_training_of_planted_one
     for visits, word in ((40, "planted"), (None, "tried out")):
         said = how_sure(summary(visits=visits, planted_unlike=True))
         assert said is not None
-        assert f"Errors were {word}, but can't be used" in said
+        assert f"Errors were {word}, but they can't be used here" in said
 
 
 def test_both_estimates_come_with_their_intervals() -> None:
@@ -157,10 +157,10 @@ def test_both_estimates_come_with_their_intervals() -> None:
     said = how_sure(summary(visits=40, estimated_precision=0.88, **interval))
     assert said is not None
     assert said.startswith(
-        "An estimated 11.0 % of the labels are wrong (90 % interval: 9.0 to 13.0), and of the 100 "
-        "that are accused 88 % (80 to 93). Of 200 planted errors, 90 % (84 to 94) of those of any "
-        "sort and 90 % (84 to 94) of those that look alike were found."
+        "An estimated 11.0 % of the labels are wrong (90 % interval: 9.0 to 13.0), and 88 % "
+        "(80 to 93) of the 100 accused ones. Of 200 planted errors, 90 % (84 to 94) of the random "
+        "ones and 90 % (84 to 94) of the look-alikes were found."
     )
     earlier = how_sure(summary(visits=40, estimated_precision=0.88))  # knew no such interval
     assert earlier is not None
-    assert "and of the 100 that are accused 88 %. Of" in earlier
+    assert "and 88 % of the 100 accused ones. Of" in earlier

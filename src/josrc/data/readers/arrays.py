@@ -94,7 +94,7 @@ def check_labels(values: Any) -> None:
     if missing:
         raise UserError(
             f"{len(missing):,} of {len(labels):,} labels are missing (None or NaN), the first for "
-            f"image{missing[0]}, counted from 0. Remove these images, or label them."
+            f"image {missing[0]}, counted from 0. Remove these images, or label them."
         )
 
 

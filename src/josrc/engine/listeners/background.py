@@ -102,5 +102,5 @@ class BackgroundLoggers(Listener):
             if thread.problem:
                 problem, thread.problem = thread.problem, ""
                 self.tell(
-                    f"--log {thread.called} failed, and gets nothing more of this run: {problem}"
+                    f"--log {thread.called} failed and will not log the rest of this run: {problem}"
                 )

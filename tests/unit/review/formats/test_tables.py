@@ -33,7 +33,7 @@ def test_what_does_not_fit_is_refused(listed: Path, capsys: pytest.CaptureFixtur
         (["--to", "coco", "a.json", "--copy"], "--copy and --link are for folders"),
         ([], "Name one file or folder to write"),
         (["a.csv", "--out", "b.csv"], "Name one file or folder to write"),
-        (["a.csv", "--images", "http://x"], "--images goes with --to label-studio"),
+        (["a.csv", "--images", "http://x"], "--images needs --to label-studio"),
         (["--to", "label-studio", "a.json", "--images", "x/y"], "--images x/y is not a URL"),
         (["--to", "label-studio", "a.json", "--auto", "0.5"], "lets people decide"),
     ):

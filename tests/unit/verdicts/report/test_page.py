@@ -160,7 +160,7 @@ def test_the_page_says_between_what_the_noise_lies_and_asks_until_somebody_says_
     told = summary | {"known_noise_rate": 0.665, "noise_rate": 2 / 3}
     (run / "audit" / "summary.json").write_text(json.dumps(told))
     page = Page(report(run)).text.replace("\u00a0", " ")
-    assert "The 66.7 % of the labels that are most suspicious." in page
+    assert "The 66.7 % of the labels that look worst." in page
     assert "Noise rate, as given" in page
     assert asks not in page
 
