@@ -105,7 +105,7 @@ def test_what_is_drawn_around_fills_the_gallery_until_it_is_reset(mapped: Path, 
     page = visit(mapped)
     lasso(page, (-0.01, -0.01), (0.2, -0.01), (0.2, 0.2), (-0.01, 0.2))
     told = page.locator("#marked").inner_text()
-    assert told == "3 marked: 1 clean, 2 mislabelled. The gallery holds 3 of them."
+    assert told == "3 marked: 1 clean, 2 mislabelled. The gallery contains 3 of them."
     assert shown(page) == 3
     assert page.locator("#count").inner_text() == "3 images marked on the map."
     page.get_by_role("tab", name="Mislabelled").click()

@@ -207,7 +207,8 @@ def test_two_processes_find_what_one_finds(
         assert references[method].state.method.warm == 0
     agreeing = (ours["prediction"] == theirs["prediction"]).mean()
     assert agreeing > 0.99
-    assert output.count(f"{method}  epoch 3/3") == 1, "one process speaks"
+    runs = 2 if method == "josrc" else 1  # once more with compiled steps
+    assert output.count(f"{method}  epoch 3/3") == runs, "one process speaks"
 
 
 @pytest.mark.slow
