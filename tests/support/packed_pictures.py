@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow
-from PIL import Image
 from pyarrow import parquet
 
-COLOURS = {"rose": (200, 40, 40), "tulip": (40, 60, 200)}
-
-
-def picture(label: str, number: int) -> bytes:
-    """A small picture in the colour of its class; no two are alike."""
-    pixels = np.random.default_rng(number).integers(0, 60, (40, 40, 3))
-    pixels[number % 12 : number % 12 + 20, 5:25] = COLOURS[label]
-    content = io.BytesIO()
-    Image.fromarray(pixels.astype(np.uint8)).save(content, "PNG")
-    return content.getvalue()
+from packed import COLOURS, picture, write_tar
 
 
 def labelled(count: int = 24) -> list[tuple[str, bytes]]:
     """Labels and pictures; the first label is wrong."""
     found = [(list(COLOURS)[n % 2], picture(list(COLOURS)[n % 2], n)) for n in range(count)]
     return [("tulip", found[0][1]), *found[1:]]
-
-
-def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
-    """A tar of these files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as archive:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
 
 
 def shards(folder: Path) -> Path:
